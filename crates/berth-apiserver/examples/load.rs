@@ -39,7 +39,7 @@ fn per_second(count: usize, took: Duration) -> String {
     format!("{:.0} /s", count as f64 / took.as_secs_f64())
 }
 
-/// The memory that the process holds, in bytes.
+/// The resident memory of the process, in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -67,7 +67,7 @@ async fn send_as(service: &ApiService, method: &str, path: &str, body: Bytes, me
     }
 }
 
-/// Creates pods from several tasks at once. Returns how long that took.
+/// Creates pods from several tasks concurrently. Returns how long that took.
 async fn create(service: &ApiService, prefix: &str, count: usize, writers: usize) -> Answer<Duration> {
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
@@ -87,7 +87,7 @@ async fn create(service: &ApiService, prefix: &str, count: usize, writers: usize
     Ok(started.elapsed())
 }
 
-/// Reads a watch until `count` events have come.
+/// Reads a watch until `count` events have arrived.
 async fn follow(service: ApiService, from: u64, count: usize) -> Answer<()> {
     let path = format!("{PODS}?watch=1&resourceVersion={from}");
     let request = Request::builder().uri(path).body(Full::new(Bytes::new()))?;
@@ -195,7 +195,7 @@ async fn lists(objects: usize) -> Answer<()> {
     Ok(())
 }
 
-/// Changes a few pods over and over while watchers follow, one of them much too slowly. What the server holds must not grow
+/// Changes a few pods over and over while watchers follow, one of them much too slowly. The server's memory must not grow
 /// with the number of changes.
 async fn churn(objects: usize, changes: usize) -> Answer<()> {
     let server = Server::builder().build()?;
@@ -206,7 +206,7 @@ async fn churn(objects: usize, changes: usize) -> Answer<()> {
     let request = Request::builder().uri(path).body(Full::new(Bytes::new()))?;
     let sleeper = service.clone().call(request).await?.into_body();
     let mut resident = Vec::new();
-    // The first round fills the history; the others must not add to it.
+    // The first round fills the history; further ones must not add to it.
     for round in 0..4 {
         let from = server.store().version();
         let mut tasks = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! Serves the API over TLS until it is told to stop, and writes a kubeconfig for it.
+//! Serves the API over TLS until it is stopped, and writes a kubeconfig for it.
 //!
 //! `cargo run --example serve -- --kubeconfig FILE [--listen 127.0.0.1:0] [--data-dir DIR] [--token TOKEN]`
 

@@ -1,7 +1,7 @@
 //! What happens to an object between the request and the store: defaults, admission and validation.
 //!
-//! The rules are those of `berth-kinds`, for kinds that are built in, and those of their schema, for custom ones. Here they
-//! meet the store and become answers.
+//! The rules are those of `berth-kinds` for built-in kinds, and those of their schema for custom ones. Here they are
+//! applied to the store and converted to responses.
 
 use std::borrow::Cow;
 
@@ -66,12 +66,12 @@ fn refused(change: &Change<'_>, refusal: Refusal) -> ApiError {
     }
 }
 
-/// What the user should be told of an object that is otherwise fine.
+/// Warnings for the user about an otherwise valid object.
 pub(crate) fn warnings(served: &Served, object: &Value) -> Vec<String> {
     served.kind.map_or_else(Vec::new, |kind| (kind.warnings)(object))
 }
 
-/// Lets the server's own rules speak about a new object, and complete it.
+/// Applies the server's own rules to a new object, and completes it.
 pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<(), ApiError> {
     if change.served.resource.namespaced && !change.restores {
         namespace::check_accepts(&change.api.store, &change.namespace).map_err(|why| refused(change, why))?;
@@ -82,7 +82,7 @@ pub(crate) fn admit_create(change: &Change<'_>, object: &mut Value) -> Result<()
     }
 }
 
-/// Lets the server's own rules speak about a change, and complete it.
+/// Applies the server's own rules to a change, and completes it.
 pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     match change.served.kind {
         Some(kind) => (kind.admit_update)(&admission(change), old, new).map_err(|why| refused(change, why)),
@@ -90,7 +90,7 @@ pub(crate) fn admit_update(change: &Change<'_>, old: &Value, new: &mut Value) ->
     }
 }
 
-/// Fills in what the kind says of fields that are not set.
+/// Fills in the kind's defaults for unset fields.
 pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
     match (served.kind, &served.custom) {
         (Some(kind), _) => (kind.defaults)(object),
@@ -99,7 +99,7 @@ pub(crate) fn apply_defaults(served: &Served, object: &mut Value) {
     }
 }
 
-/// What is wrong with a new object.
+/// Validates a new object.
 pub(crate) fn validate_create(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(name_rule(served), object);
     errors.extend(validate_kind(served, object));
@@ -109,7 +109,7 @@ pub(crate) fn validate_create(served: &Served, object: &Value) -> Vec<FieldError
     errors
 }
 
-/// What is wrong with a change of an object.
+/// Validates a change of an object.
 pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(name_rule(served), new);
     errors.extend(metadata::validate_update(old, new));
@@ -129,7 +129,7 @@ pub(crate) fn validate_update(served: &Served, subresource: &str, old: &Value, n
     errors
 }
 
-/// Custom resources that have the shape of their schema are checked by its rules.
+/// Custom resources that match their schema are checked by its rules.
 fn validate_rules(served: &Served, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let Some(custom) = &served.custom else {
         return Vec::new();

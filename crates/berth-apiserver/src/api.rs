@@ -1,4 +1,4 @@
-//! Everything that answering a request needs, in one place that requests share.
+//! The shared state that requests need.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -15,10 +15,10 @@ use crate::metrics::Metrics;
 use crate::store::{PageQuery, Store};
 use crate::types::{Served, Types};
 
-/// The table that holds the definitions of custom resources.
+/// The table of custom resource definitions.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// Changes of large objects that are worked out at a time. Each takes a thread and many times its size in memory.
+/// Number of concurrent changes of large objects. Each takes a thread and many times its size in memory.
 const HEAVY_TURNS: usize = 2;
 
 /// The state behind the service.
@@ -29,22 +29,22 @@ pub(crate) struct Api {
     pub(crate) ids: Identifiers,
     pub(crate) metrics: Metrics,
     pub(crate) collector: Collector,
-    /// See [`crate::write::Change`]: held while something is taken that only one object can have.
+    /// See [`crate::write::Change`]: held while allocating something that must be unique.
     pub(crate) allocation: Mutex<()>,
     pub(crate) body_bytes_max: usize,
-    /// What admission is told to do. With service accounts, each namespace has one for pods that name none.
+    /// The features of admission. With service accounts, each namespace has one for pods that set none.
     pub(crate) features: Features,
-    /// What is left of the bytes that bodies may take together.
+    /// The remaining bytes for request bodies.
     pub(crate) body_room: Arc<Semaphore>,
-    /// Turns of those changes that take long: see [`crate::service`].
+    /// Limits slow changes: see [`crate::service`].
     pub(crate) heavy_turns: Semaphore,
-    /// The token that stands for the one user.
+    /// The bearer token of the only user.
     pub(crate) token: Arc<str>,
     /// `host:port` as clients see it, once there is a listener.
     pub(crate) address: RwLock<String>,
-    /// Where the cluster itself finds this server, if it is told.
+    /// Where the server is reachable from within the cluster, if set.
     published: RwLock<Option<Published>>,
-    /// Tells watches to end.
+    /// Signals watches to end.
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
 }
 
@@ -81,14 +81,14 @@ impl Api {
         self.clock.now()
     }
 
-    /// The types served at this moment.
+    /// The currently served types.
     pub(crate) fn types(&self) -> Arc<Types> {
         self.types.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the definitions of custom resources again.
+    /// Reloads the definitions of custom resources.
     pub(crate) fn reload_types(&self) {
-        // The lock is held while the store is read, so that of two reloads the later one wins.
+        // The lock is held while the store is read, so that the later of two reloads wins.
         let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
         let all = PageQuery::all("");
         let objects = self.store.list(DEFINITIONS, &all).map(|page| page.objects);
@@ -100,7 +100,7 @@ impl Api {
         *types = Arc::new(Types::new(definitions.iter()));
     }
 
-    /// A built-in type of the core group. Only for names that are there.
+    /// A built-in type of the core group. Only for existing names.
     pub(crate) fn core_type(&self, kind: &str) -> Option<Arc<Served>> {
         self.types().by_kind("v1", kind).cloned()
     }

@@ -1,4 +1,4 @@
-//! The body of an answer: all there at once, a list that is rendered as it is read, or a stream of watch events.
+//! The body of a response: complete, a list that is rendered while it is read, or a stream of watch events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,14 +12,14 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::listing::Listing;
 
-/// The body of an answer.
+/// The body of a response.
 pub struct ResponseBody {
     inner: Inner,
 }
 
 enum Inner {
     Chunks(VecDeque<Bytes>),
-    /// A list, one piece ahead of its reader.
+    /// A list, rendered one chunk ahead of its reader.
     List(Option<Bytes>, Box<Listing>),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
@@ -42,7 +42,7 @@ impl ResponseBody {
         }
     }
 
-    /// A list. One that fits into a single piece is all there at once: most are, and then their length is known.
+    /// A list. One that fits into a single chunk is complete at once: most are, and then their length is known.
     pub(crate) fn list(mut list: Listing) -> Self {
         let first = list.next();
         let inner = match first {

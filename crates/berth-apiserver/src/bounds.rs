@@ -1,36 +1,36 @@
-//! How large and how deep an object may be: one measure for bodies, for what patches make, and for what is stored.
+//! Limits on the size and depth of objects: one measure for bodies, for the results of patches, and for stored objects.
 //!
-//! Everything that walks an object does so by recursion, so that depth is stack; and everything that is stored is kept,
-//! listed and sent again, so that size is memory many times over.
+//! All code that walks an object is recursive, so depth uses stack. Everything stored is kept, listed and sent again,
+//! so size uses memory many times over.
 
 use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// The most bytes of an object that is stored: what etcd takes in one request, and so the limit of Kubernetes.
+/// Maximum size of a stored object: what etcd accepts in one request, and so the limit of Kubernetes.
 pub(crate) const STORED_BYTES_MAX: usize = 3 << 19;
 
-/// The most levels of an object that is stored. Readers in Rust take 127. A list adds two of them, a table three, and a
-/// watch one more.
+/// Maximum depth of a stored object. Rust parsers accept 127. A list adds two levels, a table three, and a watch one
+/// more.
 pub(crate) const DEPTH_MAX: usize = 120;
 
-/// The most values of one object. Each costs its share of memory however short it is: 250,000 of them are 6 bytes each in
-/// the largest object, and no object of use is so dense.
+/// Maximum number of values in one object. Each has a memory overhead however short it is. With 250,000 values the
+/// largest object has 6 bytes per value, and no practical object is that dense.
 const VALUES_MAX: usize = 250_000;
 
-/// How large a value is.
+/// The size of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Measure {
-    /// Bytes as JSON, but for what has to be escaped: a text counts as long as it is.
+    /// Bytes as JSON, without escaping: a string counts with its length.
     pub(crate) bytes: usize,
-    /// Objects and lists around the innermost value.
+    /// Depth of nested objects and lists.
     pub(crate) depth: usize,
     /// Fields and elements at all levels.
     pub(crate) values: usize,
 }
 
 impl Measure {
-    /// The measure of a value. Its depth must be bounded already, as that of everything parsed is.
+    /// The measure of a value. Its depth must already be bounded, as that of everything parsed is.
     pub(crate) fn of(value: &Value) -> Self {
         let mut measure = Self::default();
         measure.add(value, 0);
@@ -42,7 +42,7 @@ impl Measure {
         match value {
             Value::Null => self.bytes += 4,
             Value::Bool(_) => self.bytes += 5,
-            // Numbers have no length of their own in memory; this is that of most.
+            // Numbers have no length in memory; this is a typical one.
             Value::Number(_) => self.bytes += 8,
             Value::String(text) => self.bytes += text.len() + 2,
             Value::Array(items) => {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     proptest! {
-        /// `true` is one byte shorter than `false`, for which it counts.
+        /// `true` is one byte shorter than `false`, but counts the same.
         #[test]
         fn bytes_are_those_of_the_json(value in value()) {
             let text = value.to_string();

@@ -1,4 +1,4 @@
-//! A request with its body, before anybody looks at what it asks.
+//! A request with its body, before it is interpreted.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::error::ApiError;
 use crate::protobuf;
 use crate::request::{self, Parameters};
 
-/// How much of a body is read only to be thrown away: ten times what kube-apiserver takes, which is more than any client
-/// sends by mistake, and little enough that nobody keeps the server busy with it.
+/// How much of a body is read only to be discarded: ten times what kube-apiserver accepts, which is more than any client
+/// sends by mistake, and little enough not to keep the server busy.
 const DISCARDED_BYTES_MAX: usize = 32 << 20;
 
-/// The most bytes of bodies that are held at a time, by all requests together: some forty of the largest.
+/// Maximum total size of buffered bodies of all requests: some forty of the largest.
 pub(crate) const HELD_BYTES_MAX: usize = 128 << 20;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -29,7 +29,7 @@ pub(crate) struct Call {
     pub(crate) parameters: Parameters,
     pub(crate) headers: HeaderMap,
     body: Bytes,
-    /// The share of what bodies may take together, given back with the request.
+    /// The share of the total body size, returned with the request.
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -58,12 +58,12 @@ impl Call {
         })
     }
 
-    /// How long the body is.
+    /// The length of the body.
     pub(crate) fn body_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// The value that the body holds, no deeper and no denser than objects may be.
+    /// The parsed body, no deeper and no denser than objects may be.
     pub(crate) fn json(&self) -> Result<Value, ApiError> {
         if self.body.is_empty() {
             return Ok(Value::Null);
@@ -78,7 +78,7 @@ impl Call {
             return protobuf::decode(&self.body).map_err(|error| ApiError::bad_request(error.to_string()));
         }
         if request::media_type(&self.headers).ends_with("yaml") {
-            // JSON is YAML, so clients may send either under this name, and most send JSON.
+            // JSON is YAML, so clients may send either with this type, and most send JSON.
             return serde_json::from_slice(&self.body).or_else(|_| yaml(&self.body));
         }
         serde_json::from_slice(&self.body)
@@ -103,8 +103,8 @@ fn yaml(body: &[u8]) -> Result<Value, ApiError> {
     serde_saphyr::from_str(text).map_err(|error| bad(&error))
 }
 
-/// Reads a body up to a limit. One that is larger is read to its end all the same, within bounds: a client that is still
-/// sending would take the refusal for a broken connection.
+/// Reads a body up to a limit. A larger one is still read to its end, within bounds: a client that is still sending
+/// would see the refusal as a broken connection.
 async fn read_body<B>(
     body: B,
     bytes_max: usize,
@@ -128,7 +128,7 @@ where
         };
         bytes += data.remaining();
         if bytes <= bytes_max {
-            // What has not arrived takes no room, so that requests which are sent by halves keep nobody out.
+            // Data that has not arrived takes no room, so that partially sent requests do not block others.
             let share = u32::try_from(data.remaining()).unwrap_or(u32::MAX);
             let share = room.clone().try_acquire_many_owned(share);
             let share = share.map_err(|_| ApiError::too_many_requests())?;
@@ -163,7 +163,7 @@ mod tests {
         StreamBody::new(stream::iter(pieces))
     }
 
-    /// A client over HTTP/2 that is still sending sees the refusal only if somebody takes what it sends.
+    /// A client over HTTP/2 that is still sending sees the refusal only if the server keeps reading.
     #[tokio::test]
     async fn a_large_body_is_read_to_its_end() {
         let room = Arc::new(Semaphore::new(HELD_BYTES_MAX));

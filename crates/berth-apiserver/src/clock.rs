@@ -1,10 +1,10 @@
-//! The time that objects are stamped with, as a parameter: a simulation brings its own.
+//! The clock for timestamps of objects, as a parameter: a simulation provides its own.
 
 use jiff::{Timestamp, Unit};
 
-/// Tells the time.
+/// A clock.
 pub trait Clock: Send + Sync {
-    /// The present.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -18,9 +18,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// `metav1.Time` has seconds and no more.
+/// `metav1.Time` has a resolution of seconds.
 pub(crate) fn seconds(time: Timestamp) -> Timestamp {
-    // Cutting to seconds cannot leave the range of timestamps, but the type cannot say so.
+    // Truncating to seconds cannot leave the range of timestamps, but the type does not express that.
     time.round(
         jiff::TimestampRound::new()
             .smallest(Unit::Second)
@@ -29,7 +29,7 @@ pub(crate) fn seconds(time: Timestamp) -> Timestamp {
     .unwrap_or(time)
 }
 
-/// The text form that Kubernetes writes.
+/// The format of Kubernetes.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     seconds(time).to_string()
 }

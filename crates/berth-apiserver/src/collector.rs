@@ -1,7 +1,7 @@
-//! What follows from a change of an object: dependents, namespaces and definitions that are on their way out.
+//! Garbage collection after a change of an object: dependents, and namespaces and definitions that are being deleted.
 //!
-//! In a cluster this is the work of controllers; here the server does it, so that deletion means the same without
-//! them. Each step looks at the store again and is safe to repeat. Protection of volumes and claims in use is not
+//! In a cluster this is the work of controllers; here the server does it, so that deletion has the same effect without
+//! them. Each step reads the store again and can be repeated safely. Protection of volumes and claims in use is not
 //! done here: that belongs to the volume controller.
 
 use std::collections::{HashSet, VecDeque};
@@ -21,42 +21,42 @@ use crate::write::{Change, DeleteOptions, Outcome};
 use berth_kinds::deletion::{self, FOREGROUND, Fate, ORPHAN, Owner, Propagation};
 use berth_kinds::kinds::custom_resource_definition::CLEANUP;
 
-/// The table that holds the pods.
+/// The table of pods.
 pub(crate) const PODS: &str = "pods";
 
-/// Something to look at.
+/// A task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Task {
     /// An object that may have lost its owners, or waits for its dependents.
     Examine { table: Arc<str>, key: Arc<str> },
-    /// The objects that this uid owned.
+    /// The objects that this UID owned.
     OwnerGone { uid: String },
-    /// A namespace that is being deleted, with everything in it.
+    /// A namespace that is being deleted, with its content.
     Namespace { name: String },
-    /// A namespace that is being deleted and has lost something.
+    /// A namespace that is being deleted and lost some content.
     NamespaceLeft { name: String },
-    /// A namespace that may lack what every namespace has.
+    /// A namespace that may lack default objects.
     Basics { namespace: String },
-    /// A definition that is being deleted, with everything that it defines.
+    /// A definition that is being deleted, with its custom resources.
     Definition { name: String },
-    /// A definition that is being deleted and has lost something.
+    /// A definition that is being deleted and lost some custom resources.
     DefinitionLeft { name: String },
 }
 
-/// Tasks in order, each once.
+/// Tasks in order, without duplicates.
 #[derive(Default)]
 struct Queue {
     order: VecDeque<Task>,
     waiting: HashSet<Task>,
 }
 
-/// The work that is waiting.
+/// The pending work.
 #[derive(Default)]
 pub(crate) struct Collector {
     queue: Mutex<Queue>,
-    /// What every namespace has and was not as it must be.
+    /// Default objects that were repaired.
     pub(crate) mended: Mended,
-    /// Held while the queue is worked off, so that two workers do not race to the same objects.
+    /// Held while the queue is processed, so that two workers do not race for the same objects.
     working: tokio::sync::Mutex<()>,
 }
 
@@ -85,7 +85,7 @@ impl Collector {
 }
 
 impl Api {
-    /// Notes what follows from a change. Called once the change is durable.
+    /// Records what follows from a change. Called once the change is durable.
     pub(crate) fn observe(&self, table: &Arc<str>, event: &Event) {
         let object = &event.object;
         if &**table == DEFINITIONS {
@@ -116,7 +116,7 @@ impl Api {
         }
     }
 
-    /// Notes to look at the owners of an object that is gone, or is no longer theirs: one may be waiting for that.
+    /// Schedules a check of the owners of an object that is deleted or no longer theirs: one may be waiting for that.
     fn examine_owners_of(&self, object: &Object) {
         if object.owners().next().is_none() {
             return;
@@ -134,7 +134,7 @@ impl Api {
         });
     }
 
-    /// Notes that a namespace that is being deleted has no pods any more: the rest of it goes next.
+    /// Records that a namespace that is being deleted has no pods left: its other content is deleted next.
     fn observe_last_pod(&self, table: &str, namespace: &str) {
         let is_last = || !remains::has_any(self, PODS, &format!("{namespace}/"));
         if table == PODS && self.is_deleting("namespaces", namespace) && is_last() {
@@ -144,7 +144,7 @@ impl Api {
         }
     }
 
-    /// Notes that something became of an object in a namespace that is being deleted.
+    /// Records a change of an object in a namespace that is being deleted.
     fn observe_content(&self, object: &Object) {
         if self.is_deleting("namespaces", object.namespace()) {
             self.collector.push(Task::NamespaceLeft {
@@ -199,7 +199,7 @@ impl Api {
                 .is_some_and(|object| object.field(&["metadata", "deletionTimestamp"]).is_some())
     }
 
-    /// Finds the work that a process left undone when it ended.
+    /// Finds work that was left unfinished when the process ended.
     pub(crate) fn recover_work(&self) {
         for (table, key) in self.store.owned() {
             self.collector.push(Task::Examine { table, key });
@@ -234,7 +234,7 @@ impl Api {
             for (table, ticket) in self.work(&task) {
                 match ticket.durable().await {
                     Ok(event) => self.observe(&table, &event),
-                    // The next change that is stored brings us back here.
+                    // The next stored change triggers this again.
                     Err(error) => {
                         tracing::debug!(%error, "a collected change was not stored");
                         return self.collector.push(task);
@@ -268,11 +268,11 @@ impl Api {
         done.tickets
     }
 
-    /// Where an owner is, if its kind is served here.
+    /// The table and key of an owner, if its kind is served here.
     pub(crate) fn owner_place(&self, owner: &Value, namespace: &str) -> Option<(Arc<str>, Arc<str>)> {
         let types = self.types();
         let served = types.by_kind(meta::text(owner, &["apiVersion"]), meta::text(owner, &["kind"]))?;
-        // What has no namespace cannot be owned by something that is in one.
+        // A cluster-scoped object cannot be owned by a namespaced one.
         if served.resource.namespaced && namespace.is_empty() {
             return None;
         }
@@ -292,7 +292,7 @@ impl Work<'_> {
         match answer {
             Ok(Outcome::Stored(ticket)) => self.tickets.push((served.table.clone(), ticket)),
             Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => {}
-            // Somebody else was quicker, which is as good.
+            // Another writer was faster, which is fine.
             Err(error) if error.reason == "NotFound" => {}
             Err(error) => tracing::warn!(%error, kind = served.resource.kind, "cannot collect"),
         }
@@ -364,7 +364,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a dependent of an object waits for its own dependents, of which the object is one.
+    /// Whether a dependent of an object waits for its own dependents, one of which is the object.
     fn is_in_circle(&self, object: &Object) -> bool {
         let mut dependents = self.api.store.dependents(object.uid()).into_iter();
         dependents.any(|(table, key)| {
@@ -375,7 +375,7 @@ impl Work<'_> {
 
     fn owner_state(&self, owner: &Value, namespace: &str) -> Owner {
         let Some((table, key)) = self.api.owner_place(owner, namespace) else {
-            // A kind that is not known here may well exist elsewhere: nothing is deleted on a guess.
+            // An unknown kind may exist elsewhere: nothing is deleted on a guess.
             return Owner::Solid;
         };
         let found = self.api.store.latest(&table, &key).map(|found| found.value());
@@ -407,7 +407,7 @@ impl Work<'_> {
                 continue;
             }
             self.examine_owners(&table, &dependent, &value);
-            // What was deleted at once blocks no longer; its deletion brings the owner up again.
+            // An object that was deleted at once no longer blocks; its deletion triggers the owner again.
         }
         if !blocked {
             self.edit(table, object, |new| {
@@ -432,20 +432,20 @@ impl Work<'_> {
             return;
         }
         let prefix = format!("{name}/");
-        // Pods go first: what they need, as a policy that keeps them apart, is there as long as they run.
+        // Pods are deleted first: what they need, such as a network policy, exists as long as they run.
         self.delete_all(PODS, &prefix);
         if !remains::has_any(self.api, PODS, &prefix) {
             for (table, _) in self.api.store.tables() {
                 self.delete_all(&table, &prefix);
             }
         }
-        // What was deleted just now brings the namespace up again.
+        // The deletions made just now trigger the namespace again.
         if self.tickets.is_empty() {
             self.finish_namespace(name);
         }
     }
 
-    /// Lets a namespace go if nothing is left in it; otherwise the namespace says what is.
+    /// Removes a namespace if it is empty; otherwise its conditions report what is left.
     fn finish_namespace(&mut self, name: &str) {
         let Some(served) = self.api.core_type("Namespace") else {
             return;
@@ -463,7 +463,7 @@ impl Work<'_> {
                     Ok(new)
                 })
             }
-            // It is said when fewer are left, if they stay.
+            // Reported when fewer are left, if they remain.
             Remains::Many => return,
             Remains::Few(remains) => {
                 change.subresource = "status".into();
@@ -474,7 +474,7 @@ impl Work<'_> {
         self.note(&served, answer);
     }
 
-    /// Lets a definition go if nothing of its kind is left.
+    /// Removes a definition if it has no custom resources left.
     fn finish_definition(&mut self, name: &str) {
         if !self.api.is_deleting(DEFINITIONS, name) || remains::has_any(self.api, name, "") {
             return;
@@ -486,7 +486,7 @@ impl Work<'_> {
         }
     }
 
-    /// Deletes what is not on its way out already.
+    /// Deletes what is not already being deleted.
     fn delete_all(&mut self, table: &str, prefix: &str) {
         let query = PageQuery::all(prefix);
         let objects = self

@@ -1,8 +1,9 @@
-//! What one connection may hold: how long it may stay without a token, and how long it may leave what it asked for unread.
+//! Limits of a connection: how long it may stay open without a token, and how long it may leave responses unread.
 //!
-//! Nobody who connects is trusted with more than a slot in a list. A stranger that shows no token in time goes, and the
-//! oldest strangers go sooner when there are many, so that those who have a token always get in. Whoever has one may stay,
-//! but not sit on answers: what is ready to be sent and does not go out for a while ends the connection.
+//! A client gets no more than a slot in a list when it connects. An unauthenticated client that shows no token in time is
+//! disconnected, and the oldest ones earlier if there are many, so that authenticated clients can always connect. An
+//! authenticated client may stay, but must read its responses: pending output that is not sent for a while ends the
+//! connection.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,9 +23,10 @@ use tokio::time::{Instant, Sleep};
 use crate::body::ResponseBody;
 use crate::call::BoxError;
 
-/// With more connections than this that have shown no token, the oldest of them go.
+/// With more unauthenticated connections than this, the oldest are closed.
 const STRANGERS_MAX: usize = 256;
-/// A stranger stays for so long however many there are: thousands of clients that come at once all have to shake hands.
+/// An unauthenticated client stays this long however many there are: thousands of clients that connect at once all need
+/// a handshake.
 const GRACE: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -38,7 +40,7 @@ pub(crate) struct Strangers {
     waiting: Mutex<BTreeMap<u64, Waiting>>,
 }
 
-/// A stranger in the list.
+/// An unauthenticated client in the list.
 struct Waiting {
     since: Instant,
     /// Ends the connection when it is dropped.
@@ -46,7 +48,7 @@ struct Waiting {
 }
 
 impl Strangers {
-    /// Lets one more in. The oldest go if there are too many.
+    /// Adds a connection. The oldest are closed if there are too many.
     pub(crate) fn enter(self: &Arc<Self>) -> (Arc<Visitor>, Eviction) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, evicted) = oneshot::channel();
@@ -72,13 +74,13 @@ impl Strangers {
         (visitor, eviction)
     }
 
-    /// Makes room where there is none: the oldest goes, however new it is.
+    /// Makes room: closes the oldest, however new it is.
     pub(crate) fn evict_oldest(&self) {
         lock(&self.waiting).pop_first();
     }
 }
 
-/// Somebody at the other end of a connection.
+/// The client of a connection.
 pub(crate) struct Visitor {
     strangers: Arc<Strangers>,
     number: u64,
@@ -86,7 +88,7 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// Notes that the token was shown.
+    /// Records that the token was shown.
     pub(crate) fn is_admitted(&self) {
         if !self.is_known.swap(true, Ordering::AcqRel) {
             lock(&self.strangers.waiting).remove(&self.number);
@@ -100,14 +102,14 @@ impl Drop for Visitor {
     }
 }
 
-/// The end of a stranger's time.
+/// The deadline of an unauthenticated client.
 pub(crate) struct Eviction {
     visitor: Arc<Visitor>,
     evicted: oneshot::Receiver<Infallible>,
 }
 
 impl Eviction {
-    /// Completes when the stranger has to go. Never, if the token was shown by then.
+    /// Completes when the client must be disconnected. Never, if the token was shown by then.
     pub(crate) async fn due(self, patience: Duration) {
         let _ = tokio::time::timeout(patience, self.evicted).await;
         if self.visitor.is_known.load(Ordering::Acquire) {
@@ -116,7 +118,7 @@ impl Eviction {
     }
 }
 
-/// What is ready to go out on a connection and has not gone, by who waits for it.
+/// Pending output of a connection, by stream.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     next: AtomicU64,
@@ -128,17 +130,17 @@ impl Outgoing {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes that something waits; for how long is counted from the first time.
+    /// Records that output is pending, since the first call.
     fn waits(&self, number: u64) {
         lock(&self.waiting).entry(number).or_insert_with(Instant::now);
     }
 
-    /// Notes that it goes on.
+    /// Records that output proceeds.
     fn goes_on(&self, number: u64) {
         lock(&self.waiting).remove(&number);
     }
 
-    /// Completes when something has waited for too long.
+    /// Completes when output was pending for too long.
     pub(crate) async fn stuck(&self, patience: Duration) {
         loop {
             tokio::time::sleep(patience / 2).await;
@@ -153,7 +155,7 @@ impl Outgoing {
     }
 }
 
-/// A stream that notes when the other end does not take what is written.
+/// A stream that records when the peer does not accept written data.
 pub(crate) struct Watched<S> {
     stream: S,
     outgoing: Arc<Outgoing>,
@@ -218,7 +220,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// The body of an answer that notes when nobody asks for its next piece: over HTTP/2 a client can stop one answer and
+/// A response body that records when its next chunk is not requested: over HTTP/2 a client can stop one response and
 /// read on.
 pub(crate) struct Paced {
     body: ResponseBody,
@@ -264,7 +266,7 @@ impl Body for Paced {
     }
 }
 
-/// The body of a request that has to be there in time.
+/// A request body with a deadline.
 pub(crate) struct Timely<B> {
     body: B,
     due: Pin<Box<Sleep>>,

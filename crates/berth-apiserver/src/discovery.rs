@@ -1,6 +1,6 @@
-//! Discovery documents: which groups, versions and resources are served.
+//! Discovery documents: the served groups, versions and resources.
 //!
-//! They are functions of the list of types, so that a custom resource shows up as soon as it is in the list.
+//! They are functions of the list of types, so that a custom resource appears as soon as it is in the list.
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ pub fn api_versions(server_address: &str) -> Value {
     })
 }
 
-/// `/apis`: all groups but the core group.
+/// `/apis`: all groups except the core group.
 pub fn api_group_list(types: &[ResourceType]) -> Value {
     let groups: Vec<_> = groups(types)
         .into_iter()
@@ -28,7 +28,7 @@ pub fn api_group_list(types: &[ResourceType]) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/GROUP`, or nothing if there is no such group.
+/// `/apis/GROUP`, or `None` if there is no such group.
 pub fn api_group(types: &[ResourceType], group: &str) -> Option<Value> {
     if group.is_empty() || !groups(types).contains(&group) {
         return None;
@@ -47,7 +47,7 @@ fn group_document(types: &[ResourceType], group: &str) -> Value {
     json!({"name": group, "preferredVersion": versions.first(), "versions": versions})
 }
 
-/// `/api/v1` or `/apis/GROUP/VERSION`, or nothing if there is no such version.
+/// `/api/v1` or `/apis/GROUP/VERSION`, or `None` if there is no such version.
 pub fn api_resource_list(types: &[ResourceType], group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
     for resource in types_of(types, group, version) {
@@ -96,7 +96,7 @@ fn subresource_document(resource: &ResourceType, subresource: &Subresource) -> V
         "kind": subresource.kind,
         "verbs": subresource.verbs,
     });
-    // The kind is of the resource's own group and version unless it says otherwise.
+    // The kind has the resource's group and version unless specified otherwise.
     if (&subresource.group, &subresource.version) != (&resource.group, &resource.version) {
         document["group"] = json!(subresource.group);
         document["version"] = json!(subresource.version);
@@ -104,12 +104,12 @@ fn subresource_document(resource: &ResourceType, subresource: &Subresource) -> V
     document
 }
 
-/// `/api` in the aggregated form: the core group with all its resources.
+/// `/api` in aggregated form: the core group with all its resources.
 pub fn aggregated_core(types: &[ResourceType]) -> Value {
     aggregated(types, &[""])
 }
 
-/// `/apis` in the aggregated form: every other group with all its resources.
+/// `/apis` in aggregated form: every other group with all its resources.
 pub fn aggregated_groups(types: &[ResourceType]) -> Value {
     let groups: Vec<_> = groups(types).into_iter().filter(|group| !group.is_empty()).collect();
     aggregated(types, &groups)
@@ -185,7 +185,7 @@ fn groups(types: &[ResourceType]) -> Vec<&str> {
     groups
 }
 
-/// The versions of a group, the preferred one first.
+/// The versions of a group, preferred one first.
 fn versions<'a>(types: &'a [ResourceType], group: &str) -> Vec<&'a str> {
     let mut versions: Vec<&str> = types
         .iter()

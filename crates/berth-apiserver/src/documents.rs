@@ -1,4 +1,4 @@
-//! The paths that are not about objects: versions, health, metrics, discovery and OpenAPI.
+//! Paths without objects: versions, health, metrics, discovery and OpenAPI.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -14,14 +14,14 @@ use crate::render;
 use crate::service::{Answer, bytes_response, json_response};
 use crate::types::Types;
 
-/// The version of Kubernetes whose API this is.
+/// The Kubernetes version of this API.
 pub(crate) const SERVER_VERSION: &str = "v1.37.0";
 const MAJOR: &str = "1";
 const MINOR: &str = "37";
 
 const JSON: &str = "application/json";
 
-/// Answers the request if its path is one of these.
+/// Handles the request if its path is one of these.
 pub(crate) fn answer(api: &Api, call: &Call) -> Option<Answer> {
     let path = call.path.trim_end_matches('/');
     let parts: Vec<&str> = path.split('/').skip(1).collect();

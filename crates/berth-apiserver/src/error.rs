@@ -1,6 +1,6 @@
-//! What the API answers when it does not do what it was asked: the `Status` object, and field errors.
+//! Error responses of the API: the `Status` object, and field errors.
 //!
-//! The reasons and wordings are those of Kubernetes, because clients decide by them.
+//! Reasons and wording are those of Kubernetes, because clients depend on them.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -9,13 +9,13 @@ use crate::registry::{self, ResourceType};
 
 pub(crate) use berth_kinds::error::FieldError;
 
-/// A refusal, as a `Status` object and an HTTP status.
+/// An error, as a `Status` object and an HTTP status.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ApiError {
     /// The HTTP status.
     pub(crate) code: StatusCode,
-    /// The machine-readable reason, such as `NotFound`.
+    /// The machine-readable reason, for example `NotFound`.
     pub(crate) reason: &'static str,
     /// The message for people.
     pub(crate) message: String,
@@ -59,18 +59,18 @@ impl ApiError {
         self
     }
 
-    /// Kubernetes says of some refusals that there is nothing more to say.
+    /// Kubernetes includes empty details in some errors.
     fn with_empty_details(mut self) -> Self {
         self.details = Some(Map::new());
         self
     }
 
-    /// 400: the request cannot be understood.
+    /// 400: the request is invalid.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// 401: there is no token, or a wrong one.
+    /// 401: no token, or a wrong one.
     pub(crate) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
@@ -81,7 +81,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
-    /// 403: somebody wants to act as somebody else.
+    /// 403: impersonation.
     pub(crate) fn impersonation(user: &str) -> Self {
         let message = format!(
             "cannot act as {user:?}: this server has one user, who may do everything, and no RBAC that could say what \
@@ -90,7 +90,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
-    /// 403: the namespace is on its way out, so nothing new may come into it.
+    /// 403: the namespace is being deleted and accepts no new objects.
     pub(crate) fn namespace_terminating(resource: &ResourceType, name: &str, namespace: &str) -> Self {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let cause = json!({"reason": "NamespaceTerminating",
@@ -116,45 +116,45 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).with_empty_details()
     }
 
-    /// 406: nothing that the client accepts can be made.
+    /// 406: no supported response format.
     pub(crate) fn not_acceptable() -> Self {
         let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
                        application/vnd.kubernetes.protobuf";
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).with_empty_details()
     }
 
-    /// 409: an object of this name exists.
+    /// 409: an object with this name exists.
     pub(crate) fn already_exists(resource: &ResourceType, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified_plural());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
-    /// 409: the object is not at the version that the client thinks.
+    /// 409: the object does not have the version that the client expects.
     pub(crate) fn modified(resource: &ResourceType, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// 409 with any other reason why.
+    /// 409 with any other reason.
     pub(crate) fn conflict(resource: &ResourceType, name: &str, why: &str) -> Self {
         let plural = resource.qualified_plural();
         let message = format!("Operation cannot be fulfilled on {plural} \"{name}\": {why}");
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
-    /// 409: server-side apply meets fields of other managers.
+    /// 409: server-side apply conflicts with other managers.
     pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
         let cause = |(message, field): (String, String)| json!({"reason": "FieldManagerConflict", "message": message, "field": field});
         Self::new(StatusCode::CONFLICT, "Conflict", message).with_causes(causes.into_iter().map(cause).collect())
     }
 
-    /// 410: the version that was asked for is no longer kept.
+    /// 410: the requested version is no longer available.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// Adds a token to go on from the present state.
+    /// Adds a token to continue from the current state.
     #[must_use]
     pub(crate) fn with_continue(mut self, token: String) -> Self {
         self.continue_token = Some(token);
@@ -166,13 +166,13 @@ impl ApiError {
         Self::too_large(format_args!("limit is {limit_bytes}"))
     }
 
-    /// 413: what would be stored, or the way there, is larger than the limit.
+    /// 413: the object to store, or an intermediate result, is larger than the limit.
     pub(crate) fn too_large(why: impl std::fmt::Display) -> Self {
         let message = format!("Request entity too large: {why}");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    /// 415: the body is of a type that is not read.
+    /// 415: the media type of the body is not supported.
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -181,31 +181,31 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    /// 415: a patch of a kind that is not known.
+    /// 415: an unknown kind of patch.
     pub(crate) fn unsupported_patch() -> Self {
         let message = "415: Unsupported Media Type";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with_empty_details()
     }
 
-    /// 422: fields are wrong.
+    /// 422: fields are invalid.
     pub(crate) fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Self {
         Self::invalid_object(&resource.group, &resource.kind, name, errors)
     }
 
-    /// 422: the options of a request are wrong. `kind` is that of the options.
+    /// 422: the options of a request are invalid. `kind` is that of the options.
     pub(crate) fn invalid_options(kind: &str, error: FieldError) -> Self {
         Self::invalid_object("meta.k8s.io", kind, "", &[error])
     }
 
-    /// 422: what a patch makes of an object cannot be understood.
+    /// 422: the result of a patch cannot be decoded.
     pub(crate) fn invalid_patch(patched: &str, why: &str) -> Self {
         Self::invalid_object("", "", "", &[FieldError::invalid("patch", &patched.into(), why)])
     }
 
-    /// 422: fields of an object that is named by its kind are wrong.
+    /// 422: fields of an object that is identified by its kind are invalid.
     pub(crate) fn invalid_object(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<_> = errors.iter().map(FieldError::to_string).collect();
-        // What is said twice is heard once.
+        // Duplicates are reported once.
         let mut seen = std::collections::HashSet::new();
         texts.retain(|text| seen.insert(text.clone()));
         let list = match texts.as_slice() {
@@ -220,30 +220,30 @@ impl ApiError {
         error.with_causes(errors.iter().map(cause).collect())
     }
 
-    /// 422 for a patch that cannot be applied to the object.
+    /// 422: a patch cannot be applied to the object.
     pub(crate) fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_empty_details()
     }
 
-    /// 429: an eviction would break a disruption budget.
+    /// 429: an eviction would violate a disruption budget.
     pub(crate) fn disruption_budget(message: &str, cause: &str) -> Self {
         let cause = json!({"reason": "DisruptionBudget", "message": cause});
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_causes(vec![cause])
     }
 
-    /// 429: the bodies of other requests take all the room there is.
+    /// 429: the bodies of other requests take all available room.
     pub(crate) fn too_many_requests() -> Self {
         let message = "the server has received too many requests and has asked us to try again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_retry_after(1)
     }
 
-    /// 500 without a reason: what Kubernetes makes of errors that it did not foresee.
+    /// 500 without a reason: Kubernetes' response to unexpected errors.
     pub(crate) fn unforeseen(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// Tells the client when to try again.
+    /// Tells the client when to retry.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
         self.details
@@ -252,23 +252,23 @@ impl ApiError {
         self
     }
 
-    /// When the client may try again, if the server said so.
+    /// When the client may retry, if specified.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
-    /// 500: the server's own fault.
+    /// 500: an internal error.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         let message = format!("Internal error occurred: {}", message.into());
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
-    /// 501: Kubernetes does this, and this server does not.
+    /// 501: supported by Kubernetes, but not by this server.
     pub(crate) fn not_implemented(why: &str) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", why)
     }
 
-    /// 504: the client asks for a version that the server has not reached.
+    /// 504: the client requests a version that the server has not reached.
     pub(crate) fn version_too_large(requested: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {requested}, current: {current}");
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});

@@ -1,4 +1,4 @@
-//! Events that have been told long enough ago are forgotten, as kube-apiserver forgets them: nobody deletes events.
+//! Expires old events, as kube-apiserver does: no one deletes events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::meta;
 use crate::store::{Object, PageQuery};
 
 const EVENTS: &str = "events";
-/// How long an event is kept after it was last seen: the default of kube-apiserver.
+/// How long an event is kept after it was last observed: the default of kube-apiserver.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
-/// How often old events are looked for. A minute more or less matters to nobody.
+/// How often old events are removed. A minute more or less does not matter.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 impl Api {
-    /// Forgets old events from time to time.
+    /// Removes old events periodically.
     pub(crate) async fn keep_expiring(&self) -> Infallible {
         let mut interval = tokio::time::interval(INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -26,7 +26,7 @@ impl Api {
         }
     }
 
-    /// Deletes the events that were last seen too long ago. Returns how many these were.
+    /// Deletes the events that were last observed too long ago. Returns their number.
     pub(crate) async fn expire_events(&self) -> usize {
         let Ok(oldest) = self.now().checked_sub(KEPT) else {
             return 0;
@@ -37,7 +37,7 @@ impl Api {
         let tickets: Vec<_> = old
             .filter_map(|event| {
                 let (key, version) = (event.key(), event.version());
-                // One that changed in this moment is not old.
+                // An event that has just changed is not old.
                 self.store.delete(EVENTS, key, version, event.value()).ok()
             })
             .collect();
@@ -51,10 +51,10 @@ impl Api {
     }
 }
 
-/// Whether an event was last seen before a time.
+/// Whether an event was last observed before a time.
 fn is_before(event: &Object, time: Timestamp) -> bool {
     let is_old = |text: &str| text.parse::<Timestamp>().is_ok_and(|found| found < time);
-    // Most events are young, and say so where it is cheap to read.
+    // Most events are recent, which is cheap to check here.
     if event
         .field(&["metadata", "creationTimestamp"])
         .is_some_and(|created| !is_old(&created))

@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about: namespace, labels and fields, ready to be asked often.
+//! Selects the objects of a list or a watch by namespace, labels and fields, prepared for repeated use.
 
 use berth_kinds::SelectableField;
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::selector::{FieldSelector, LabelSelector};
 use crate::store::{Event, EventKind, Object};
 use crate::types::Served;
 
-/// A field requirement and the cheapest way to answer it.
+/// A field requirement and the cheapest way to evaluate it.
 #[derive(Debug)]
 enum Field {
     Name,
@@ -17,7 +17,7 @@ enum Field {
     Path(Vec<String>),
 }
 
-/// What objects of a built-in type can be selected by.
+/// The selectable fields of a built-in type.
 fn selectable(served: &Served) -> &'static [SelectableField] {
     served.kind.map_or(&[], |kind| kind.selectable)
 }
@@ -30,11 +30,11 @@ pub(crate) struct Filter {
     labels: LabelSelector,
     /// Requirements on plain texts.
     fields: Vec<(Field, bool, String)>,
-    /// The others, which need the whole object.
+    /// The other requirements, which need the whole object.
     whole: FieldSelector,
 }
 
-/// Whether a field is a text at its path whose absence reads as the empty text, so that a look-up there is the whole answer.
+/// Whether a field is a text at its path whose absence means the empty text, so that a lookup is sufficient.
 fn is_plain(field: &SelectableField) -> bool {
     field.path == field.name && field.other_path.is_empty() && field.unset.is_empty()
 }
@@ -83,7 +83,7 @@ impl Filter {
         &self.prefix
     }
 
-    /// Whether every object of the namespace is meant.
+    /// Whether every object of the namespace matches.
     pub(crate) fn takes_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.whole.is_empty()
     }
@@ -116,7 +116,7 @@ impl Filter {
         self.labels.matches_labels(&Value::Object(labels))
     }
 
-    /// What a change looks like to somebody who sees only the objects that match.
+    /// A change as seen by a watcher that selects objects.
     pub(crate) fn view<'e>(&self, served: &Served, event: &'e Event) -> Option<View<'e>> {
         let view = |kind, object: &'e Object| View {
             kind,
@@ -135,7 +135,7 @@ impl Filter {
             (None, false) => None,
             (None, true) => Some(view(EventKind::Added, &event.object)),
             (Some(_), true) => Some(view(EventKind::Modified, &event.object)),
-            // It left the selection: gone, as far as this watcher is concerned, in the state it last saw.
+            // It no longer matches: deleted from the perspective of this watcher, in its last matching state.
             (Some(before), false) => Some(view(EventKind::Deleted, before)),
         }
     }
@@ -145,8 +145,8 @@ impl Filter {
 #[derive(Debug)]
 pub(crate) struct View<'e> {
     pub(crate) kind: EventKind,
-    /// The state to show.
+    /// The object to show.
     pub(crate) object: &'e Object,
-    /// The version to show it under.
+    /// The version to show.
     pub(crate) version: u64,
 }

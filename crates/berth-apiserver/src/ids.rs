@@ -1,14 +1,14 @@
-//! Uids and the random ends of generated names.
+//! UIDs and the random suffixes of generated names.
 //!
-//! With a seed the sequence is the same in every run, so that a simulation can be repeated exactly.
+//! With a seed the sequence is the same in every run, so that a simulation is reproducible.
 
 use std::sync::{Mutex, PoisonError};
 
-/// The letters of generated names: no vowels and no look-alikes, so that no words come about.
+/// The letters of generated names: no vowels and no look-alikes, so that they form no words.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
-/// Makes identifiers, at random or from a seed.
+/// Generates identifiers, randomly or from a seed.
 #[derive(Debug)]
 pub(crate) struct Identifiers {
     seeded: Option<Mutex<u64>>,
@@ -32,7 +32,7 @@ impl Identifiers {
             }
             None => {
                 if let Err(error) = getrandom::fill(&mut bytes) {
-                    // Without the system's random numbers uids would repeat; time and address are the next best.
+                    // Without the system's random numbers UIDs would repeat; time and address are the next best.
                     tracing::error!(%error, "no random numbers from the system");
                     let nanoseconds = jiff::Timestamp::now().as_nanosecond();
                     bytes = (nanoseconds as u128)
@@ -57,7 +57,7 @@ impl Identifiers {
 /// A bearer token: 128 random bits, never from a seed.
 ///
 /// # Errors
-/// If the system has no random numbers.
+/// If the system provides no random numbers.
 pub fn token() -> Result<String, getrandom::Error> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)?;

@@ -1,11 +1,11 @@
 //! An embedded Kubernetes API.
 //!
 //! [`Server`] is a `tower` service that a `kube::Client` can use without a socket, with an optional TLS listener for other
-//! clients. It implements the objects and rules of the API; it does not know about scheduling.
+//! clients. It implements the objects and rules of the API, but no scheduling.
 //!
-//! It has two halves. The pure one ([`apply`], [`discovery`], [`openapi`], [`patch`], [`registry`],
-//! [`schema`], [`table`], and the kinds themselves in `berth-kinds`) turns requests, objects and schemas into values, without sockets
-//! or a clock. The other stores objects ([`store`]) and answers requests. Objects are [`serde_json::Value`] throughout, because a server must keep the fields it does not know.
+//! It has two halves. The pure one ([`apply`], [`discovery`], [`openapi`], [`patch`], [`registry`], [`schema`], [`table`], and the kinds themselves
+//! in `berth-kinds`) converts requests, objects and schemas to values, without sockets or a clock. The other stores objects ([`store`]) and handles
+//! requests. Objects are [`serde_json::Value`] throughout, because a server must preserve unknown fields.
 
 pub mod apply;
 pub mod discovery;

@@ -1,4 +1,4 @@
-//! The API on a socket: TLS, a bearer token, bounds on what connections hold, and an orderly end.
+//! The API on a socket: TLS, a bearer token, limits on connections, and an orderly shutdown.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,32 +25,32 @@ use crate::server::Server;
 use crate::service::{ApiService, json_response};
 use crate::tls::Tls;
 
-/// How long open requests may take to finish once the server stops.
+/// How long open requests may take to finish when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long a client may take to shake hands.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Connections at a time. Each of them takes tens of kilobytes, so this is some hundred megabytes.
+/// Maximum number of connections. Each takes tens of kilobytes, so this is some hundred megabytes.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Requests at a time on one connection: what kube-apiserver allows.
+/// Maximum number of concurrent requests on one connection: the limit of kube-apiserver.
 const STREAMS_MAX: u32 = 250;
-/// How long to wait when the system has no more file descriptors, so as not to spin.
+/// Delay when the system has no more file descriptors, to avoid spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a listener waits for its clients.
+/// Timeouts of a listener for its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For the token, from when the connection was made.
+    /// For the token, from the start of the connection.
     pub token: Duration,
     /// For the whole body of a request.
     pub body: Duration,
-    /// For a client to take what is ready for it.
+    /// For a client to read pending output.
     pub reading: Duration,
-    /// For the next request, or the answer to a ping.
+    /// For the next request, or the response to a ping.
     pub idle: Duration,
 }
 
 impl Default for Patience {
-    /// The times that kube-apiserver takes, or near them.
+    /// The timeouts of kube-apiserver, or close to them.
     fn default() -> Self {
         Self {
             token: Duration::from_secs(30),
@@ -64,19 +64,19 @@ impl Default for Patience {
 /// The server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address of the socket cannot be found out.
+    /// The address of the socket cannot be determined.
     #[error("the listener has no address: {0}")]
     Address(std::io::Error),
-    /// The address can be reached from other machines, and the token was made up here.
+    /// The address is reachable from other machines, and the token was generated.
     #[error("{0} is not a loopback address: give a token of your own to serve there")]
     TokenRequired(SocketAddr),
 }
 
 impl Server {
-    /// Serves until `stop` completes or [`Server::shutdown`] is called, then lets open requests finish.
+    /// Serves until `stop` completes or [`Server::shutdown`] is called, then finishes open requests.
     ///
     /// # Errors
-    /// If the address is not a loopback address and the token was not given by the user.
+    /// If the address is not a loopback address and the user did not specify the token.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -126,11 +126,11 @@ impl Server {
         Ok(())
     }
 
-    /// Whether a server may listen at an address; known before there is one. `own_token` says whether its user gave it
+    /// Whether a server may listen at an address; known before there is one. `own_token` is whether the user specified
     /// the token.
     ///
     /// # Errors
-    /// If it is not a loopback address and the token would be made up.
+    /// If it is not a loopback address and the token would be generated.
     pub fn may_listen(address: SocketAddr, own_token: bool) -> Result<(), ServeError> {
         if address.ip().is_loopback() || own_token {
             return Ok(());
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-/// Serves one connection in a task of its own, which ends with the connection or the server.
+/// Serves one connection in its own task, which ends with the connection or the server.
 fn accept(
     stream: TcpStream,
     place: OwnedSemaphorePermit,
@@ -173,7 +173,7 @@ fn accept(
     });
 }
 
-/// Answers requests until the client goes.
+/// Handles requests until the client disconnects.
 async fn converse(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -211,7 +211,7 @@ async fn converse(
     }
 }
 
-/// The service behind a token.
+/// The service with authentication.
 #[derive(Clone)]
 struct Guarded {
     service: ApiService,
@@ -219,19 +219,19 @@ struct Guarded {
     patience: Patience,
 }
 
-/// What a request needs to get in.
+/// How a request is authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     /// It has the token.
     Token,
-    /// Whether the server is alive is no secret, and probes have no token.
+    /// Health is public, because probes have no token.
     Probe,
     /// It has neither.
     Refused,
 }
 
 impl Guarded {
-    /// Compares in constant time, so that the time of an answer tells nothing of the token.
+    /// Compares in constant time, so that the response time reveals nothing about the token.
     fn entry<B>(&self, request: &Request<B>) -> Entry {
         let given = request.headers().get(header::AUTHORIZATION);
         let given = given.and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -266,7 +266,7 @@ impl hyper::service::Service<Request<Incoming>> for Conversation {
             Entry::Token => self.visitor.is_admitted(),
             Entry::Probe => {}
             Entry::Refused => {
-                // The body is not even asked for.
+                // The body is not even read.
                 let error = ApiError::unauthorized();
                 let response = paced(json_response(error.code, &error.status()));
                 return Box::pin(std::future::ready(Ok(response)));

@@ -1,7 +1,7 @@
-//! A list on its way to a client: it is rendered as fast as the client reads.
+//! A list response that is rendered as fast as the client reads.
 //!
-//! A list of a large cluster is hundreds of megabytes as bytes, and its objects are in the store anyway. A client that asks
-//! for lists and does not read them holds one piece of each, and the versions of the objects that it asked for.
+//! A list of a large cluster is hundreds of megabytes as bytes, and its objects are in the store anyway. A client that
+//! requests lists and does not read them holds one chunk of each, and the requested versions of the objects.
 
 use std::sync::Arc;
 use std::vec;
@@ -12,15 +12,15 @@ use serde_json::Value;
 use crate::render::{LIST_TAIL, Renderer};
 use crate::store::Object;
 
-/// Lists go out in pieces of about this size: large enough that their number does not matter, small enough that nobody
-/// waits while one is made.
+/// Approximate chunk size of lists: large enough that the number of chunks does not matter, small enough that rendering
+/// one does not block.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The pieces of a list.
+/// The chunks of a list.
 pub(crate) struct Listing {
     renderer: Renderer,
     objects: vec::IntoIter<Arc<Object>>,
-    /// What the next piece begins with. `None` behind the last one.
+    /// The start of the next chunk. `None` after the last one.
     begun: Option<BytesMut>,
 }
 
@@ -35,7 +35,7 @@ impl Listing {
         }
     }
 
-    /// Whether the last piece was made.
+    /// Whether the last chunk was rendered.
     pub(crate) fn is_over(&self) -> bool {
         self.begun.is_none()
     }

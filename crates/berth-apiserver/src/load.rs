@@ -1,8 +1,8 @@
-//! Objects from files, put into the store as they are: with their uids, their times and their status.
+//! Loads objects from files into the store unchanged: with their UIDs, times and status.
 //!
-//! What clients create is new, so the server stamps it and forgets the rest. A file may hold a cluster that has a past:
-//! objects that name each other by uid, claims that are bound, pods that run. They are loaded together, and nothing
-//! that the server does by itself (collecting what has no owner, above all) begins before the last of them is there.
+//! Objects that clients create are new, so the server stamps them and ignores the rest. A file may contain an existing
+//! cluster: objects that refer to each other by UID, bound claims, running pods. They are loaded together, and the
+//! server's own actions (above all garbage collection) start only after the last of them is stored.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,22 +23,22 @@ use crate::write::{Change, Outcome};
 /// An object of a kind that is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What the object says.
+    /// The object's API version.
     pub api_version: String,
-    /// What the object says.
+    /// The object's kind.
     pub kind: String,
     /// The object's name.
     pub name: String,
 }
 
-/// What came of loading objects.
+/// The result of loading objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Objects that came into being.
+    /// Created objects.
     pub created: usize,
-    /// Objects that were there already and stayed as they are.
+    /// Objects that already existed and were left unchanged.
     pub existing: usize,
-    /// Objects whose owners are neither in the files nor in the store. They stay, without those owners.
+    /// Objects whose owners are neither in the files nor in the store. They are kept, without those owners.
     pub without_owners: usize,
     /// Objects of kinds that are not served.
     pub left_out: Vec<LeftOut>,
@@ -54,7 +54,7 @@ pub enum LoadError {
         kind: String,
         /// Its name, with its namespace if it has one.
         name: String,
-        /// What the API says.
+        /// The API's error.
         reason: String,
     },
     /// The objects cannot be stored.
@@ -63,8 +63,8 @@ pub enum LoadError {
 }
 
 impl Server {
-    /// Puts objects into the store with what their files say of their past. Namespaces that are missing are made;
-    /// objects that are there already stay as they are.
+    /// Loads objects into the store with their recorded state. Missing namespaces are created; existing objects are
+    /// left unchanged.
     ///
     /// # Errors
     /// If an object is refused, or cannot be stored.
@@ -91,11 +91,11 @@ impl Server {
     }
 }
 
-/// What admission looks at when it completes other objects comes first.
+/// Objects that admission of others reads come first.
 fn order(object: &Value) -> u8 {
     match meta::text(object, &["kind"]) {
         kind if admission::reads(kind) => 0,
-        // Those that say which address they have go first, so that no other gets it.
+        // Services with a fixed address come first, so that no other gets it.
         "Service" if object["spec"]["clusterIP"].is_null() => 2,
         _ => 1,
     }
@@ -103,15 +103,15 @@ fn order(object: &Value) -> u8 {
 
 struct Loading<'a> {
     api: &'a Api,
-    /// The uid that an object of the files has here, by the one that it has in the files.
+    /// The UID of an object here, by its UID in the files.
     uids: HashMap<String, String>,
-    /// Uids that an object of the files has got.
+    /// UIDs that objects of the files have got.
     used: HashSet<String>,
     tickets: Vec<Ticket>,
     loaded: Loaded,
 }
 
-/// An object and where it belongs.
+/// An object and its table.
 struct Placed {
     served: Arc<Served>,
     namespace: String,
@@ -127,7 +127,7 @@ impl Placed {
 impl Loading<'_> {
     fn all(&mut self, objects: Vec<Value>) -> Result<(), LoadError> {
         let placed: Vec<Placed> = objects.into_iter().filter_map(|object| self.place(object)).collect();
-        // All uids are known before the first reference is looked at.
+        // All UIDs are known before the first reference is resolved.
         for placed in &placed {
             self.note_uid(placed);
         }
@@ -141,7 +141,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Finds the type of an object, and notes it if there is none.
+    /// Finds the type of an object, and records it if there is none.
     fn place(&mut self, object: Value) -> Option<Placed> {
         let (api_version, kind) = (meta::text(&object, &["apiVersion"]), meta::text(&object, &["kind"]));
         let types = self.api.types();
@@ -178,7 +178,7 @@ impl Loading<'_> {
     fn put(&mut self, placed: Placed) -> Result<(), LoadError> {
         let refused = |error: ApiError| {
             let message = error.to_string();
-            // The kind and the name stand before it already.
+            // The kind and the name already precede it.
             let reason = message
                 .split_once(" is invalid: ")
                 .map_or(message.as_str(), |(_, why)| why);
@@ -193,11 +193,11 @@ impl Loading<'_> {
             self.tickets.extend(made);
         }
         let mut object = placed.object.clone();
-        // What another server counted means nothing here.
+        // Values that another server counted are meaningless here.
         for given in ["resourceVersion", "managedFields", "selfLink"] {
             meta::set(&mut object, &["metadata", given], Value::Null);
         }
-        // Two objects of one uid would be taken for one: the second gets another.
+        // Two objects with one UID would count as one: the second gets another.
         if !self.used.insert(meta::uid(&object).to_owned()) {
             meta::set(&mut object, &["metadata", "uid"], Value::Null);
         }
@@ -225,8 +225,8 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Points an object to its owners as they are here. A file often holds pods whose owners were left out: those pods
-    /// stay, although a server would take them for garbage.
+    /// Updates the owner references of an object. A file often contains pods whose owners were omitted: those pods are
+    /// kept, although a server would collect them as garbage.
     fn resolve_owners(&mut self, object: &mut Value, namespace: &str) {
         let owners = meta::items(object, &["metadata", "ownerReferences"]).to_vec();
         let mut known = Vec::new();

@@ -1,4 +1,4 @@
-//! What the server counts, in the form that Prometheus reads.
+//! Metrics of the server, in Prometheus format.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct ResourceLabels {
     resource: String,
 }
 
-/// The server's counters.
+/// The server's metrics.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -91,7 +91,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an open watch for as long as the guard lives.
+    /// Counts an open watch while the guard exists.
     pub(crate) fn watching(&self, resource: &str) -> WatchGuard {
         let labels = ResourceLabels {
             resource: resource.to_owned(),

@@ -1,11 +1,11 @@
-//! Files that only their owner may read: keys, tokens, and the objects themselves, among which are secrets.
+//! Files that only their owner may read: keys, tokens, and the objects themselves, which include secrets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Makes a directory, and those above it, unless it is there. One that is there stays as it is, and is refused if others
-/// may put files into it: a token or a key that somebody planted would be taken for our own.
+/// Creates a directory and its parents, unless it exists. An existing one is left unchanged, and refused if other users
+/// may create files in it: a planted token or key would be trusted.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -20,7 +20,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a new, empty file.
+/// Creates a new, empty file.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -32,7 +32,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Takes a file away from everybody but its owner.
+/// Restricts a file to its owner.
 pub(crate) fn restrict(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -45,7 +45,7 @@ pub(crate) fn restrict(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a file holds; it is made first if it is not there. A crash leaves a whole file or none.
+/// The content of a file, which is created first if it does not exist. A crash leaves a complete file or none.
 pub(crate) fn read_or_make<E: From<io::Error>>(
     path: &Path,
     make: impl FnOnce() -> Result<String, E>,
@@ -67,14 +67,14 @@ pub(crate) fn read_or_make<E: From<io::Error>>(
     Ok(text)
 }
 
-/// What a file of our own holds.
+/// The content of a file of our own.
 fn read(path: &Path) -> io::Result<String> {
     #[cfg(unix)]
     ownership::check_file(path)?;
     fs::read_to_string(path)
 }
 
-/// Who may have written a file, or may put one into a directory.
+/// Checks who may have written a file, or may create one in a directory.
 #[cfg(unix)]
 mod ownership {
     use std::fs::Metadata;
@@ -85,7 +85,8 @@ mod ownership {
     const WRITABLE_BY_OTHERS: u32 = 0o002;
     const WRITABLE_BY_GROUP_OR_OTHERS: u32 = 0o022;
 
-    /// A group may write, as that of a volume in Kubernetes may. What its members plant is still theirs: see `check_file`.
+    /// A group may write, as for a volume in Kubernetes. Files that its members plant are still owned by them: see
+    /// `check_file`.
     pub(super) fn check_directory(path: &Path) -> io::Result<()> {
         check_owner(path, &path.metadata()?, WRITABLE_BY_OTHERS)
     }

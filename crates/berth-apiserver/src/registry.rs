@@ -1,14 +1,14 @@
 //! The resource types that the API serves, as plain data.
 //!
-//! Routing, discovery, OpenAPI and tables read this one list. The built-in types come from the table of `berth-kinds`;
-//! custom resources are added at run time by whoever stores CustomResourceDefinitions:
-//! the entries own their strings, and nothing here keeps a global mutable registry.
+//! Routing, discovery, OpenAPI and tables read this one list. The built-in types come from the table of `berth-kinds`.
+//! Custom resources are added at run time by the code that stores CustomResourceDefinitions: the entries own their
+//! strings, and there is no global mutable registry.
 
 use std::sync::LazyLock;
 
 use berth_kinds::Kind;
 
-/// The verbs of a resource that is stored: all of them.
+/// The verbs of a stored resource: all of them.
 pub const STORED_VERBS: [&str; 8] = [
     "create",
     "delete",
@@ -20,45 +20,45 @@ pub const STORED_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// One kind of objects in one version, with the names it is served under.
+/// One kind of object in one version, with its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceType {
     /// API group; empty for the core group.
     pub group: String,
-    /// Version within the group, such as `v1`.
+    /// Version within the group, for example `v1`.
     pub version: String,
-    /// Kind of one object, such as `PersistentVolumeClaim`.
+    /// Kind of one object, for example `PersistentVolumeClaim`.
     pub kind: String,
-    /// Kind of a list of them, such as `PersistentVolumeClaimList`.
+    /// Kind of a list of them, for example `PersistentVolumeClaimList`.
     pub list_kind: String,
-    /// Name in the path, such as `persistentvolumeclaims`.
+    /// Name in the path, for example `persistentvolumeclaims`.
     pub plural: String,
-    /// Name for one object, such as `persistentvolumeclaim`.
+    /// Singular name, for example `persistentvolumeclaim`.
     pub singular: String,
-    /// Abbreviations that kubectl understands, such as `pvc`.
+    /// Short names that kubectl understands, for example `pvc`.
     pub short_names: Vec<String>,
-    /// Groups of resources that kubectl understands, such as `all`.
+    /// Categories that kubectl understands, for example `all`.
     pub categories: Vec<String>,
-    /// Whether the objects live in a namespace.
+    /// Whether the objects are namespaced.
     pub namespaced: bool,
-    /// What may be asked of the resource, in alphabetical order.
+    /// The supported verbs, in alphabetical order.
     pub verbs: Vec<String>,
     /// The subresources, in alphabetical order.
     pub subresources: Vec<Subresource>,
 }
 
-/// A subresource and the kind of the object that is read from it or written to it.
+/// A subresource and the kind of the object that is exchanged through it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subresource {
-    /// Name in the path, such as `status`.
+    /// Name in the path, for example `status`.
     pub name: String,
-    /// Group of the object that is exchanged.
+    /// Group of the exchanged object.
     pub group: String,
-    /// Version of the object that is exchanged.
+    /// Version of the exchanged object.
     pub version: String,
-    /// Kind of the object that is exchanged.
+    /// Kind of the exchanged object.
     pub kind: String,
-    /// What may be asked of the subresource, in alphabetical order.
+    /// The supported verbs, in alphabetical order.
     pub verbs: Vec<String>,
 }
 
@@ -107,28 +107,28 @@ impl ResourceType {
         self
     }
 
-    /// `v1` or `apps/v1`: what objects of this type carry as `apiVersion`.
+    /// `v1` or `apps/v1`: the `apiVersion` of objects of this type.
     pub fn api_version(&self) -> String {
         group_version(&self.group, &self.version)
     }
 
-    /// `persistentvolumeclaims` or `deployments.apps`: what error messages call the resource.
+    /// `persistentvolumeclaims` or `deployments.apps`: the name of the resource in error messages.
     pub fn qualified_plural(&self) -> String {
         qualified(&self.plural, &self.group)
     }
 
-    /// The subresource of that name.
+    /// The subresource with that name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// Whether the verb may be used on the resource itself.
+    /// Whether the resource itself supports the verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
     }
 }
 
-/// A name with its group behind it, unless that is the core group.
+/// A name with its group appended, unless that is the core group.
 pub(crate) fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() {
         name.to_owned()
@@ -177,7 +177,7 @@ impl From<&Kind> for ResourceType {
     }
 }
 
-/// Every stored resource type that needs no CustomResourceDefinition.
+/// Every stored built-in resource type.
 pub fn builtin() -> &'static [ResourceType] {
     static BUILTIN: LazyLock<Vec<ResourceType>> = LazyLock::new(|| types_of(berth_kinds::KINDS));
     &BUILTIN
@@ -200,7 +200,7 @@ pub fn by_plural<'a>(types: &'a [ResourceType], group: &str, version: &str, plur
         .find(|t| t.plural == plural && t.group == group && t.version == version)
 }
 
-/// The type of objects that say `(group, version, kind)` of themselves.
+/// The type of objects with this `(group, version, kind)`.
 pub fn by_kind<'a>(types: &'a [ResourceType], group: &str, version: &str, kind: &str) -> Option<&'a ResourceType> {
     types
         .iter()

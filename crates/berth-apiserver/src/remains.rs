@@ -1,4 +1,4 @@
-//! What is left in a namespace that is being deleted, and the words in which the namespace says so.
+//! The remaining content of a namespace that is being deleted, and the conditions that report it.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::collector::PODS;
 use crate::meta;
 use crate::store::{Page, PageQuery};
 
-/// Objects of one kind that are looked at one by one. A namespace that has more of them is still being emptied; whoever
-/// waits for one that is stuck wants to know about the few that hold it.
+/// Maximum number of objects of one kind that are examined one by one. A namespace with more of them is still being
+/// emptied; if one is stuck, the few objects that block it are of interest.
 const LOOKED_AT_MAX: usize = 100;
 
-/// What is left in a namespace.
+/// The remaining content of a namespace.
 pub(crate) enum Remains {
     Nothing,
-    /// So much that counting it each time when one goes would take longer than the deletion itself.
+    /// So much that counting it after each deletion would take longer than the deletion itself.
     Many,
     Few(Few),
 }
 
-/// How many there are of each resource, and of each finalizer.
+/// The number of objects by resource, and by finalizer.
 #[derive(Default)]
 pub(crate) struct Few {
     resources: BTreeMap<String, usize>,
@@ -36,12 +36,12 @@ fn first(api: &Api, table: &str, prefix: &str, limit: usize) -> Option<Page> {
     api.store.list(table, &query).ok()
 }
 
-/// Whether a table holds anything below a prefix.
+/// Whether a table contains anything below a prefix.
 pub(crate) fn has_any(api: &Api, table: &str, prefix: &str) -> bool {
     first(api, table, prefix, 1).is_some_and(|page| !page.objects.is_empty())
 }
 
-/// Looks into a namespace.
+/// Examines a namespace.
 pub(crate) fn of_namespace(api: &Api, name: &str) -> Remains {
     let prefix = format!("{name}/");
     let mut few = Few::default();
@@ -71,9 +71,9 @@ pub(crate) fn of_namespace(api: &Api, name: &str) -> Remains {
 }
 
 impl Few {
-    /// The namespace with conditions that say what holds it.
+    /// The namespace with conditions that report what blocks its deletion.
     pub(crate) fn noted_on(&self, namespace: &Value, time: &str) -> Value {
-        // The core group has no name, and its dot is written all the same.
+        // The core group has no name, but its dot is written.
         let resource = |name: &str| {
             if name.contains('.') {
                 name.to_owned()

@@ -1,4 +1,4 @@
-//! Objects, lists and watch events as bytes, in the form that the client accepts.
+//! Renders objects, lists and watch events in the form that the client accepts.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::store::{EventKind, Object};
 use crate::table::{self, IncludeObject, TableOptions};
 use crate::types::Served;
 
-/// What stands behind the elements of a list, and behind the rows of a table.
+/// What follows the elements of a list and the rows of a table.
 pub(crate) const LIST_TAIL: &str = "]}";
 
-/// How to show objects of one type to one client.
+/// How objects of one type are rendered for one client.
 #[derive(Debug, Clone)]
 pub(crate) struct Renderer {
     pub(crate) served: Arc<Served>,
@@ -49,7 +49,7 @@ impl Renderer {
         self.value(self.served.present(object.value()))
     }
 
-    /// One object in the form that is shown.
+    /// One object in its served form.
     pub(crate) fn value(&self, value: Value) -> Bytes {
         match self.form {
             Form::Whole => json_bytes(&value),
@@ -76,7 +76,7 @@ impl Renderer {
         table
     }
 
-    /// What stands before the elements of a list. `metadata` is that of the list.
+    /// What precedes the elements of a list. `metadata` is that of the list.
     pub(crate) fn list_head(&self, metadata: &Value) -> String {
         let (kind, api_version) = match self.form {
             Form::Table => {
@@ -107,7 +107,7 @@ impl Renderer {
         }
     }
 
-    /// Only elements of custom kinds say what they are: of the others the list says it.
+    /// Only elements of custom kinds contain their kind: for the others the list specifies it.
     fn whole_item(&self, object: &Object, out: &mut BytesMut) {
         if self.served.custom.is_some() {
             return out.put(self.object(object));
@@ -127,7 +127,7 @@ impl Renderer {
         }
     }
 
-    /// One watch event, as a line.
+    /// One watch event as a line.
     pub(crate) fn event(&self, view: &View<'_>, out: &mut BytesMut) {
         let kind = match view.kind {
             EventKind::Added => "ADDED",

@@ -1,4 +1,4 @@
-//! What a request asks for: its path, its parameters and the form of the answer.
+//! Parses a request: its path, its parameters and the response format.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::error::{ApiError, FieldError};
 
-/// The longest name of a field manager.
+/// Maximum length of a field manager.
 const MANAGER_BYTES_MAX: usize = 128;
 
 /// The resource part of a path.
@@ -23,7 +23,7 @@ pub(crate) struct ResourcePath {
 }
 
 impl ResourcePath {
-    /// Reads `/api/v1/...` or `/apis/GROUP/VERSION/...` below the version. `None` if it is neither.
+    /// Parses `/api/v1/...` or `/apis/GROUP/VERSION/...` below the version. `None` if it is neither.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<String> = path
             .split('/')
@@ -38,7 +38,7 @@ impl ResourcePath {
         };
         let rest: Vec<&str> = parts.collect();
         let (namespace, rest) = match rest.as_slice() {
-            // `/namespaces/NAME/status` is about the namespace, `/namespaces/NAME/pods` about what is in it.
+            // `/namespaces/NAME/status` refers to the namespace, `/namespaces/NAME/pods` to its content.
             ["namespaces", _, "status" | "finalize"] | ["namespaces", _] => ("", rest.as_slice()),
             ["namespaces", namespace, rest @ ..] => (*namespace, rest),
             rest => ("", rest),
@@ -61,7 +61,7 @@ impl ResourcePath {
     }
 }
 
-/// The query parameters that the API knows.
+/// The query parameters of the API.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parameters {
     pairs: Vec<(String, String)>,
@@ -77,7 +77,7 @@ impl Parameters {
         Self { pairs: pairs.collect() }
     }
 
-    /// The first value of a parameter; empty if it is not there.
+    /// The first value of a parameter; empty if not set.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.pairs
             .iter()
@@ -103,7 +103,7 @@ impl Parameters {
             .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
     }
 
-    /// The `resourceVersion`. What is wrong with it is said in words that the caller completes.
+    /// The `resourceVersion`. The caller completes the error message.
     pub(crate) fn version(&self) -> Result<Option<u64>, String> {
         match self.text("resourceVersion") {
             "" => Ok(None),
@@ -113,7 +113,7 @@ impl Parameters {
         }
     }
 
-    /// Whether nothing is to be stored. Any value but `All` is refused.
+    /// Whether nothing is to be stored. Any value except `All` is refused.
     pub(crate) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
         match self.text("dryRun") {
             "" => Ok(false),
@@ -125,7 +125,7 @@ impl Parameters {
         }
     }
 
-    /// The field manager that the client names, if any.
+    /// The field manager, if specified.
     pub(crate) fn field_manager(&self, options: &str) -> Result<&str, ApiError> {
         let manager = self.text("fieldManager");
         if manager.len() > MANAGER_BYTES_MAX {
@@ -135,7 +135,7 @@ impl Parameters {
         Ok(manager)
     }
 
-    /// What is to be done about unknown fields.
+    /// How unknown fields are handled.
     pub(crate) fn field_validation(&self, options: &str) -> Result<FieldValidation, ApiError> {
         match self.text("fieldValidation") {
             "" | "Warn" => Ok(FieldValidation::Warn),
@@ -150,7 +150,7 @@ impl Parameters {
     }
 }
 
-/// What is to be done about fields that the schema does not know.
+/// How fields that are not in the schema are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -158,7 +158,7 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The form in which objects are answered.
+/// The format of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
@@ -167,7 +167,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The first form of the `Accept` header that can be made.
+    /// The first supported format of the `Accept` header.
     pub(crate) fn accepted(headers: &HeaderMap) -> Result<Self, ApiError> {
         let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else {
             return Ok(Self::Whole);
@@ -210,7 +210,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
         .into()
 }
 
-/// Whom the client wants to be taken for, if for somebody else.
+/// The user to impersonate, if another one.
 pub(crate) fn impersonated(headers: &HeaderMap) -> Option<String> {
     let (_, user) = headers
         .iter()
@@ -219,7 +219,7 @@ pub(crate) fn impersonated(headers: &HeaderMap) -> Option<String> {
     Some(String::from_utf8_lossy(user.as_bytes()).into_owned())
 }
 
-/// Why a subresource of Kubernetes is not here.
+/// Why a Kubernetes subresource is not supported.
 pub(crate) fn missing_subresource(group: &str, plural: &str, subresource: &str) -> Option<&'static str> {
     Some(match (group, plural, subresource) {
         ("", "pods", "log") => "berth starts no containers: pods have no logs",
@@ -238,7 +238,7 @@ pub(crate) fn missing_subresource(group: &str, plural: &str, subresource: &str) 
     })
 }
 
-/// The kind of the options that go with a verb.
+/// The kind of the options for a verb.
 pub(crate) fn options_kind(verb: &str) -> &'static str {
     match verb {
         "create" => "CreateOptions",
@@ -249,7 +249,7 @@ pub(crate) fn options_kind(verb: &str) -> &'static str {
     }
 }
 
-/// The verb of a request, as discovery names it.
+/// The verb of a request, as named in discovery.
 pub(crate) fn verb(method: &Method, has_name: bool, watch: bool) -> Option<&'static str> {
     Some(match (method.as_str(), has_name) {
         ("GET", _) if watch => "watch",

@@ -1,4 +1,4 @@
-//! Reviews: there is one user, who may do everything, and nobody else.
+//! Reviews: there is one user, who may do everything, and no one else.
 
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
@@ -7,12 +7,12 @@ use crate::error::ApiError;
 use crate::meta;
 use crate::types::Served;
 
-/// The name of the one user.
+/// The name of the only user.
 const USER: &str = "berth-admin";
 /// The group whose members may do everything.
 const MASTERS: &str = "system:masters";
 
-/// Answers a review that was posted. `token` is the one that the server asks for.
+/// Responds to a review. `token` is the server's token.
 pub(crate) fn answer(served: &Served, mut review: Value, token: &str) -> Result<Value, ApiError> {
     if !review.is_object() {
         review = json!({});

@@ -1,4 +1,4 @@
-//! The server as its users see it: built from options, used in process or through a listener.
+//! The public interface of the server: built from options, used in process or through a listener.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::tls::Tls;
 /// The largest body of a request: the limit of kube-apiserver.
 const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// Where the data directory keeps a token that was made up.
+/// The file of a generated token in the data directory.
 const TOKEN_FILE: &str = "token";
 
 /// The server cannot be built.
@@ -28,7 +28,7 @@ pub enum BuildError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Something that every cluster has cannot be made.
+    /// A default object of the cluster cannot be created.
     #[error("cannot create {name}: {reason}")]
     Basics {
         /// Its name.
@@ -39,13 +39,13 @@ pub enum BuildError {
     /// It cannot be stored.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// No token was given, and none can be made up.
+    /// No token was specified, and none can be generated.
     #[error("no random numbers for a token: {0}")]
     Token(String),
-    /// The token that is kept with the state cannot be read or written.
+    /// The stored token cannot be read or written.
     #[error("cannot keep the token")]
     TokenFile(#[from] std::io::Error),
-    /// The token given is not one.
+    /// The specified token is invalid.
     #[error("the token must not be empty, and must be of visible ASCII characters")]
     BadToken,
 }
@@ -72,36 +72,36 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Keeps the state in a directory. Without this it ends with the process.
+    /// Stores the state in a directory. Without this it is lost with the process.
     #[must_use]
     pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(directory.into());
         self
     }
 
-    /// How much of the past is kept for watches and pages.
+    /// How much history is kept for watches and pages.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The bearer token that the listener asks for. Generated if omitted, and kept in the data directory if
-    /// there is one.
+    /// The bearer token that the listener requires. Generated if omitted, and stored in the data directory if there is
+    /// one.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// The clock that objects are stamped by.
+    /// The clock for timestamps of objects.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Makes uids and generated names the same in every run.
+    /// Makes UIDs and generated names the same in every run.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -115,29 +115,29 @@ impl Builder {
         self
     }
 
-    /// How long the listener waits for its clients.
+    /// Timeouts of the listener for its clients.
     #[must_use]
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Gives each namespace a service account `default`, and lets pods have it that name none, as the controllers and the
-    /// admission of a cluster do. Without this, pods have what they say.
+    /// Creates a service account `default` in each namespace, and assigns it to pods without one, as the controllers and
+    /// the admission of a cluster do. Without this, pods keep what they specify.
     #[must_use]
     pub fn service_accounts(mut self, wanted: bool) -> Self {
         self.features.service_accounts = wanted;
         self
     }
 
-    /// Gives new volumes that say where they are by zone labels alone a node affinity that says the same.
+    /// Adds an equivalent node affinity to new volumes that are located only by zone labels.
     #[must_use]
     pub fn zone_affinity(mut self, wanted: bool) -> Self {
         self.features.zone_affinity = wanted;
         self
     }
 
-    /// Opens the store and makes what every cluster has.
+    /// Opens the store and creates the default objects of a cluster.
     ///
     /// # Errors
     /// If the store cannot be opened or written to.
@@ -193,7 +193,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Options, to begin with.
+    /// Returns the default options.
     pub fn builder() -> Builder {
         Builder {
             data_dir: None,
@@ -211,7 +211,7 @@ impl Server {
         }
     }
 
-    /// The API as a `tower` service, for a `kube::Client` in the same process. It asks for no token.
+    /// The API as a `tower` service, for a `kube::Client` in the same process. It requires no token.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.api.clone())
     }
@@ -221,13 +221,13 @@ impl Server {
         &self.api.store
     }
 
-    /// The bearer token that the listener asks for.
+    /// The bearer token that the listener requires.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Lets pods and clients find the server in the cluster itself: the service `kubernetes` leads to this address, and each
-    /// namespace has the certificate to trust, in the ConfigMap `kube-root-ca.crt`.
+    /// Makes the server discoverable from within the cluster: the service `kubernetes` leads to this address, and each
+    /// namespace has the CA certificate in the ConfigMap `kube-root-ca.crt`.
     pub async fn publish(&self, address: SocketAddr, tls: &Tls) {
         self.api.publish(Published {
             address,
@@ -237,14 +237,14 @@ impl Server {
         self.api.collect().await;
     }
 
-    /// Waits until deletions have reached everything that depends on them. They do so by themselves; this is for
-    /// whoever needs to know that they have.
+    /// Waits until deletions have been propagated to all dependents. They propagate on their own; this is for callers
+    /// that need to know when.
     pub async fn collect_garbage(&self) {
         self.api.collect().await;
     }
 
-    /// Forgets the events that were last seen more than an hour ago, and says how many these were. A server that listens
-    /// does so by itself; this is for whoever brings a clock of their own.
+    /// Removes the events that were last observed more than an hour ago, and returns their number. A listening server
+    /// does so on its own; this is for callers with their own clock.
     pub async fn expire_events(&self) -> usize {
         self.api.expire_events().await
     }

@@ -1,4 +1,4 @@
-//! The `tower` service: from a request to an answer.
+//! The `tower` service: from a request to a response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,12 +30,12 @@ use crate::types::{self, Served};
 use crate::watching;
 use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
 
-/// Changes of no more than these bytes, body and object together, are worked out at once: it takes milliseconds.
+/// Changes of up to this many bytes, body and object together, are processed inline: they take milliseconds.
 const LIGHT_BYTES_MAX: usize = 64 << 10;
 
 /// The API as a `tower` service. Clones share everything.
 ///
-/// Requests are trusted: it is the listener that asks for a token.
+/// Requests are trusted: the listener authenticates them.
 #[derive(Clone)]
 pub struct ApiService {
     api: Arc<Api>,
@@ -68,7 +68,7 @@ impl ApiService {
         let watch = parameters.flag("watch");
         let verb = request::verb(request.method(), !resource_path.name.is_empty(), watch).unwrap_or("other");
         let span = tracing::debug_span!("request", verb, path);
-        // Paths that lead nowhere are counted together: their number has no bound.
+        // Unknown paths are counted together: their number is unbounded.
         let (group, version) = (&resource_path.group, &resource_path.version);
         let types = self.api.types();
         let known = types.by_plural(group, version, &resource_path.plural);
@@ -86,7 +86,7 @@ impl ApiService {
             response
         });
         if is_head {
-            // HTTP/2 takes a body here for a breach of the protocol.
+            // HTTP/2 treats a body here as a protocol violation.
             *response.body_mut() = ResponseBody::chunks([]);
         }
         self.api
@@ -108,7 +108,7 @@ impl ApiService {
             if types.list().iter().any(is_known) {
                 return Err(ApiError::no_such_path());
             }
-            // Kubernetes has nobody who could answer for a group that is not there.
+            // Kubernetes has no handler for an unknown group.
             let mut response = bytes_response(StatusCode::NOT_FOUND, [Bytes::from_static(b"404 page not found\n")]);
             let text = HeaderValue::from_static("text/plain; charset=utf-8");
             response.headers_mut().insert(header::CONTENT_TYPE, text);
@@ -130,7 +130,7 @@ impl ApiService {
         Ok(response)
     }
 
-    /// What a request wants to do, if that can be done with what its path names.
+    /// The verb of a request, if its path supports it.
     fn allowed_verb(&self, call: &Call, served: &Served, path: &ResourcePath) -> Result<&'static str, ApiError> {
         let resource = &served.resource;
         let watch = call.parameters.flag("watch");
@@ -163,7 +163,7 @@ impl ApiService {
         Ok(verb)
     }
 
-    /// The refusal of a subresource that is not there, with the reason if Kubernetes has it.
+    /// The error for an unsupported subresource, with the reason if Kubernetes has it.
     fn no_such_subresource(&self, served: &Served, path: &ResourcePath) -> ApiError {
         let Some(why) = request::missing_subresource(&path.group, &path.plural, &path.subresource) else {
             return ApiError::no_such_path();
@@ -262,18 +262,18 @@ impl ApiService {
         Ok(response)
     }
 
-    /// Whether a change may take so long that others would wait for it.
+    /// Whether a change may take so long that other requests would wait for it.
     fn is_heavy(&self, call: &Call, change: &Change<'_>) -> bool {
         let key = meta::key(&change.namespace, &change.name);
         let stored = self.api.store.latest(&change.served.table, &key);
         call.body_bytes() + stored.map_or(0, |object| object.body().len()) > LIGHT_BYTES_MAX
     }
 
-    /// Waits for a change to be durable and lets what follows from it begin.
+    /// Waits for a change to be durable and triggers what follows from it.
     ///
-    /// The change commits whether or not its client is still there, so what follows from it must not depend on the
-    /// client either: a request whose connection ends is dropped where it stands. Hence the task of its own, which
-    /// runs from this call on, not from when its end is waited for.
+    /// The change is committed whether or not its client is still connected, so what follows from it must not depend on
+    /// the client either: a request whose connection ends is dropped at any point. Hence the separate task, which runs
+    /// from this call on, not from when its result is awaited.
     fn shown(&self, served: &Served, outcome: Outcome) -> impl Future<Output = Result<Shown, ApiError>> + use<> {
         let settled = match outcome {
             Outcome::Unchanged(object) => Err(Shown::Stored(object)),
@@ -323,7 +323,7 @@ impl ApiService {
             .store
             .list(&served.table, &query)
             .map_err(|e| ApiError::internal(e.to_string()))?;
-        // All of them are on their way before the first is waited for.
+        // All of them are started before the first is awaited.
         let mut settling = Vec::new();
         for object in page.objects.iter().filter(|object| filter.matches(&served, object)) {
             let place = ResourcePath {
@@ -354,13 +354,13 @@ impl ApiService {
     }
 }
 
-/// A change on its way to the journal: in a task of its own or, where there is no runtime, wherever it is waited for.
+/// A change on its way to the journal: in its own task or, without a runtime, wherever it is awaited.
 enum Finishing {
     Spawned(tokio::task::JoinHandle<Result<Arc<Event>, JournalError>>),
     Here(Pin<Box<dyn Future<Output = Result<Arc<Event>, JournalError>> + Send>>),
 }
 
-/// Waits until a change is durable, then lets what follows from it begin.
+/// Waits until a change is durable, then triggers what follows from it.
 async fn finish(api: Arc<Api>, table: Arc<str>, ticket: Ticket) -> Result<Arc<Event>, JournalError> {
     let event = ticket.durable().await?;
     api.observe(&table, &event);
@@ -372,8 +372,8 @@ async fn collect_in_background(api: &Arc<Api>) {
     if api.collector.is_idle() {
         return;
     }
-    // The task ends by itself when the queue is empty. It does not keep the server alive: what it leaves
-    // undone is found again when the store is opened.
+    // The task ends when the queue is empty. It does not keep the server alive: unfinished work is found again when the
+    // store is opened.
     let api = Arc::downgrade(api);
     let work = async move {
         if let Some(api) = api.upgrade() {
@@ -386,7 +386,7 @@ async fn collect_in_background(api: &Arc<Api>) {
     }
 }
 
-/// Tells the client something beside the answer.
+/// Adds a warning to the response.
 fn warn(response: &mut Response<ResponseBody>, warning: &str) {
     let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
     if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
@@ -394,7 +394,7 @@ fn warn(response: &mut Response<ResponseBody>, warning: &str) {
     }
 }
 
-/// What is answered about a change.
+/// The response to a change.
 enum Shown {
     Stored(Arc<crate::store::Object>),
     Value(Value),
@@ -409,7 +409,7 @@ impl Shown {
     }
 }
 
-/// Does work that takes long where it keeps no other request waiting, if there is such a place.
+/// Runs slow work where it does not block other requests, if possible.
 fn off_the_runtime<R>(work: impl FnOnce() -> R) -> R {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
@@ -418,7 +418,7 @@ fn off_the_runtime<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Makes the change that a request asks for. The flag says whether an object came into being.
+/// Makes the change of a request. The flag is whether an object was created.
 fn perform(change: &mut Change<'_>, call: &Call, verb: &str) -> Result<(Outcome, bool), ApiError> {
     let media_type = request::media_type(&call.headers);
     if verb != "patch"
@@ -471,7 +471,7 @@ fn filter_of(call: &Call, served: &Served, path: &ResourcePath) -> Result<Filter
     Filter::new(served, &path.namespace, parameters.text("labelSelector"), &fields)
 }
 
-/// The field manager: as the client says, or the program that it is.
+/// The field manager: as specified by the client, or its program name.
 fn manager_of(call: &Call, options: &str) -> Result<String, ApiError> {
     let given = call.parameters.field_manager(options)?;
     if !given.is_empty() {
@@ -489,7 +489,7 @@ fn manager_of(call: &Call, options: &str) -> Result<String, ApiError> {
     })
 }
 
-/// Kubernetes answers the object for some kinds, and a status for the others.
+/// Kubernetes returns the object for some kinds, and a status for the others.
 fn returns_deleted(served: &Served) -> bool {
     match served.resource.group.as_str() {
         "" => matches!(
@@ -502,7 +502,7 @@ fn returns_deleted(served: &Served) -> bool {
                 | "ServiceAccount"
                 | "Service"
         ),
-        // All but the capacities, which came later.
+        // All except capacities, which were added later.
         "storage.k8s.io" => served.resource.kind != "CSIStorageCapacity",
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! A certificate authority and a server certificate, made at start-up or kept from the last one.
+//! A certificate authority and a server certificate, generated at startup or stored.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::private_file;
 
-/// The names of the server that every certificate has.
+/// The server names in every certificate.
 const NAMES: [&str; 5] = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default"];
-/// Where a directory keeps the authority: its key, then its certificate.
+/// The file of the authority in a directory: its key, then its certificate.
 const AUTHORITY_FILE: &str = "authority.pem";
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
-/// A certificate cannot be made or used.
+/// A certificate cannot be created or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate cannot be made.
@@ -28,16 +28,16 @@ pub enum TlsError {
     /// The TLS library refuses it.
     #[error("cannot use the certificate")]
     Config(#[from] rustls::Error),
-    /// The authority cannot be kept.
+    /// The authority cannot be stored.
     #[error("cannot keep the certificate authority")]
     File(#[from] std::io::Error),
-    /// A file that was given is not what it should be.
+    /// A specified file is invalid.
     #[error("{path} is not a PEM file of what it should hold")]
     NotPem {
         /// The file.
         path: PathBuf,
     },
-    /// What was kept is no authority.
+    /// The stored authority is invalid.
     #[error("{path} does not hold a key and a certificate; remove it to have new ones made")]
     Damaged {
         /// The file.
@@ -45,7 +45,7 @@ pub enum TlsError {
     },
 }
 
-/// Signs certificates of servers. Clients that trust it trust them.
+/// Signs server certificates. Clients that trust it trust them.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Makes an authority whose key lives in memory only: a kubeconfig is good for one run.
+    /// Generates an authority whose key exists only in memory: a kubeconfig is valid for one run.
     ///
     /// # Errors
     /// If the certificate cannot be made.
@@ -68,7 +68,7 @@ impl Authority {
         Self::new(key, pem)
     }
 
-    /// The authority that a directory keeps, made if there is none, so that a kubeconfig outlives the process.
+    /// The authority stored in a directory, generated if there is none, so that a kubeconfig outlives the process.
     ///
     /// # Errors
     /// If it cannot be made, written or read.
@@ -113,7 +113,7 @@ fn server_config(
     Ok(config)
 }
 
-/// What a listener needs to speak TLS, and what clients need to trust it.
+/// What a listener needs for TLS, and what clients need to trust it.
 #[derive(Clone)]
 pub struct Tls {
     pub(crate) config: Arc<ServerConfig>,
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Makes an authority, and a certificate of it for the loopback names and these addresses.
+    /// Generates an authority, and a certificate signed by it for the loopback names and these addresses.
     ///
     /// # Errors
     /// If the certificate cannot be made.
@@ -136,10 +136,10 @@ impl Tls {
         Self::issue(&Authority::generate()?, &names)
     }
 
-    /// Makes a certificate for the loopback names and these names and addresses.
+    /// Generates a certificate for the loopback names and these names and addresses.
     ///
     /// # Errors
-    /// If the certificate cannot be made: a name that DNS would not have is refused.
+    /// If the certificate cannot be generated: an invalid DNS name is refused.
     pub fn issue(authority: &Authority, names: &[String]) -> Result<Self, TlsError> {
         let mut names: Vec<String> = NAMES.map(str::to_owned).into_iter().chain(names.to_vec()).collect();
         names.sort();
@@ -157,10 +157,10 @@ impl Tls {
         })
     }
 
-    /// A certificate, with those that signed it, and its key.
+    /// A certificate with its chain, and its key.
     ///
     /// # Errors
-    /// If the files cannot be read, or do not belong together.
+    /// If the files cannot be read, or do not match.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let damaged = |path: &Path| {
             let path = path.to_owned();
@@ -176,7 +176,7 @@ impl Tls {
         })
     }
 
-    /// What a server needs that speaks HTTP/1.1 only.
+    /// The configuration for a server that supports only HTTP/1.1.
     #[must_use]
     pub fn for_http1(&self) -> Arc<ServerConfig> {
         let mut config = ServerConfig::clone(&self.config);

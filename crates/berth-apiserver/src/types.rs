@@ -1,6 +1,6 @@
-//! The types that are served right now: the built-in ones, and those of the CustomResourceDefinitions in the store.
+//! The currently served types: the built-in ones, and those of the CustomResourceDefinitions in the store.
 //!
-//! The set is immutable. A change of a definition makes a new set, and requests that are under way keep theirs.
+//! The set is immutable. A change of a definition creates a new set, and requests in progress keep theirs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::meta;
 use crate::registry::{self, ResourceType, Subresource};
 use crate::schema::Schema;
 
-/// What a custom resource's definition says beyond its names.
+/// The parts of a custom resource definition beyond its names.
 #[derive(Debug)]
 pub(crate) struct Custom {
     /// `additionalPrinterColumns`, or null.
@@ -24,9 +24,9 @@ pub(crate) struct Custom {
     pub(crate) storage_api_version: String,
     /// `subresources.scale`, or null.
     pub(crate) scale: Value,
-    /// What clients of a deprecated version are warned of.
+    /// The warning for clients of a deprecated version.
     pub(crate) deprecation: Option<String>,
-    /// `selectableFields`, such as `spec.colour`.
+    /// `selectableFields`, for example `spec.colour`.
     pub(crate) selectable: Vec<String>,
 }
 
@@ -37,10 +37,10 @@ pub(crate) struct Served {
     /// The rules of a built-in type.
     pub(crate) kind: Option<&'static Kind>,
     pub(crate) schema: Schema,
-    /// Where the store keeps its objects.
+    /// The table of its objects in the store.
     pub(crate) table: Arc<str>,
     pub(crate) custom: Option<Custom>,
-    /// Answered on the spot, never stored.
+    /// Answered immediately, never stored.
     pub(crate) is_review: bool,
 }
 
@@ -69,13 +69,13 @@ impl Served {
         self.kind.and_then(|kind| kind.stored_form.as_ref())
     }
 
-    /// Whether objects are stored in another form than they are shown in.
+    /// Whether the stored form of objects differs from the served one.
     pub(crate) fn is_converted(&self) -> bool {
         let other_version = |custom: &Custom| custom.storage_api_version != self.resource.api_version();
         self.stored_form().is_some() || self.custom.as_ref().is_some_and(other_version)
     }
 
-    /// The form to show, from the form in the store.
+    /// Converts the stored form to the served one.
     pub(crate) fn present(&self, mut stored: Value) -> Value {
         if self.custom.is_some() {
             meta::set(&mut stored, &["apiVersion"], self.resource.api_version().into());
@@ -87,7 +87,7 @@ impl Served {
         }
     }
 
-    /// The form for the store, from the form that is shown.
+    /// Converts the served form to the stored one.
     pub(crate) fn accept(&self, mut shown: Value) -> Value {
         if let Some(custom) = &self.custom {
             meta::set(&mut shown, &["apiVersion"], custom.storage_api_version.as_str().into());
@@ -106,7 +106,7 @@ pub(crate) struct Types {
     served: HashMap<(String, String, String), Arc<Served>>,
     /// All of them as a list, for discovery.
     list: Vec<ResourceType>,
-    /// OpenAPI documents by path, once somebody has asked for them: they are large and change with the types only.
+    /// OpenAPI documents by path, once requested: they are large and change only with the types.
     documents: Mutex<HashMap<(String, &'static str), Bytes>>,
 }
 
@@ -143,7 +143,7 @@ impl Types {
         }
     }
 
-    /// The document at a path in one form, made at most once.
+    /// The document at a path in one form, generated at most once.
     pub(crate) fn document(
         &self,
         path: &str,
@@ -181,7 +181,7 @@ impl Types {
         self.by_plural(group, version, &found.plural)
     }
 
-    /// The type whose objects a table holds.
+    /// The type of the objects in a table.
     pub(crate) fn by_table(&self, table: &str) -> Option<&Arc<Served>> {
         self.all()
             .find(|served| &*served.table == table && !served.is_converted())
@@ -255,7 +255,7 @@ fn deprecation(version: &Value, resource: &ResourceType) -> Option<String> {
     (version["deprecated"] == true).then(|| own.map_or_else(usual, str::to_owned))
 }
 
-/// The verbs that a path with a subresource understands.
+/// The verbs that a path with a subresource supports.
 pub(crate) fn allows(subresource: &Subresource, verb: &str) -> bool {
     subresource.verbs.iter().any(|found| found == verb)
 }

@@ -19,22 +19,22 @@ use crate::store::{Batch, Compacted, EventKind, Object, PageQuery, Watch};
 use crate::table::IncludeObject;
 use crate::types::Served;
 
-/// Events that go out in one piece, at most.
+/// Maximum number of events in one chunk.
 const BATCH_EVENTS: usize = 512;
-/// How often a quiet watch is told how far the server has come. Kubernetes takes about a minute, too.
+/// How often an idle watch gets a bookmark. In Kubernetes it is about a minute, too.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a watch lives if the client does not say: Kubernetes takes 30 to 60 minutes.
+/// Default duration of a watch: in Kubernetes it is 30 to 60 minutes.
 const TIMEOUT_SECONDS: u64 = 45 * 60;
-/// How long a watch lives at most, whatever the client says: a day. It goes on with the next one.
+/// Maximum duration of a watch, whatever the client requests: a day. The client continues with the next one.
 const TIMEOUT_SECONDS_MAX: u64 = 24 * 60 * 60;
 
-/// What a client wants to see.
+/// The parameters of a watch.
 struct WatchOptions {
-    /// The version to start after, unless the present state comes first.
+    /// The version to start after, unless the initial state is sent first.
     version: Option<u64>,
-    /// Whether the present state comes first.
+    /// Whether the initial state is sent first.
     initial: bool,
-    /// Whether the end of the present state is marked.
+    /// Whether the end of the initial state is marked.
     mark_initial: bool,
     bookmarks: bool,
     timeout: Duration,
@@ -77,7 +77,7 @@ struct Open {
     include_object: IncludeObject,
     watch: Watch,
     initial: VecDeque<Arc<Object>>,
-    /// The version of the initial state, as long as its end is still to be marked.
+    /// The version of the initial state, until its end is marked.
     mark_initial: Option<u64>,
     progress: u64,
     bookmarks: Option<Interval>,
@@ -88,10 +88,9 @@ struct Open {
     ended: bool,
 }
 
-/// Starts a watch. A version that is too old is told of by an event, as Kubernetes does it, and so is one that is not
-/// there yet. Kubernetes waits for such a version and passes over what happens until then, but here a server that
-/// keeps its objects in memory starts again from the first version: clients list again when they get "expired",
-/// and would wait forever otherwise.
+/// Starts a watch. A version that is too old is reported by an event, as in Kubernetes, and so is a future one.
+/// Kubernetes waits for such a version and skips what happens until then. But here, a server that keeps its objects in
+/// memory restarts at the first version: clients list again when they get "expired", and would wait forever otherwise.
 pub(crate) fn watch(
     api: &Arc<Api>,
     served: &Arc<Served>,
@@ -156,7 +155,7 @@ fn start(api: &Api, served: &Served, filter: &Filter, options: &WatchOptions) ->
     Ok((watch, objects, page.version))
 }
 
-/// What is left of a watch that could not be started: the refusal, until it has been told.
+/// A watch that could not be started: the error, until it has been sent.
 type NotStarted = Option<ApiError>;
 
 async fn next_chunk(open: Result<Open, NotStarted>) -> Option<(Bytes, Result<Open, NotStarted>)> {
@@ -178,7 +177,7 @@ fn error_line(error: &ApiError) -> Bytes {
     out.freeze()
 }
 
-/// What a watch does next.
+/// The next action of a watch.
 enum Step {
     Stop,
     Bookmark,
@@ -278,7 +277,7 @@ impl Open {
 
     fn bookmark_chunk(&mut self) -> Bytes {
         let mut out = BytesMut::new();
-        // What came in this very moment goes first: a bookmark must not pass over an event.
+        // Events that have just arrived go first: a bookmark must not skip an event.
         if let Ok(batch) = self.watch.poll_batch(BATCH_EVENTS) {
             self.progress = self.progress.max(batch.progress);
             out.extend_from_slice(&self.events_chunk(&batch.events));

@@ -1,4 +1,4 @@
-//! Answers that are this server's own: about what it has not got, and what it will not do.
+//! Responses specific to this server: unsupported features and refusals.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -78,7 +78,7 @@ async fn a_version_that_is_not_there_yet_is_told_of() {
         let (code, status) = ask(&server.service(), "GET", &path, Value::Null).await;
         assert_eq!((code, &status["reason"]), (504, &json!("Timeout")), "{path}");
     }
-    // A watch says so in a way that makes every client list again.
+    // A watch reports it in a way that makes every client list again.
     let path = format!("{MAPS}?watch=1&resourceVersion=9999");
     let (code, event) = ask(&server.service(), "GET", &path, Value::Null).await;
     assert_eq!(
@@ -98,7 +98,7 @@ async fn less_than_nothing_is_no_limit() {
     assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 4));
 }
 
-/// What a write that is asked for again makes of an object.
+/// What a repeated write does to an object.
 #[tokio::test]
 async fn a_write_that_changes_nothing_is_none() {
     let server = Server::builder().build().unwrap();
@@ -189,7 +189,7 @@ async fn no_two_services_get_the_same_address() {
     assert_eq!(code, 201, "what is deleted gives back its address");
 }
 
-/// A gauge of what is there shows that nothing is there any more.
+/// A gauge of existing objects shows when there are none any more.
 #[tokio::test]
 async fn the_number_of_objects_returns_to_nothing() {
     let server = Server::builder().build().unwrap();
@@ -216,7 +216,7 @@ async fn until(server: &Server, path: &str, wanted: u16) {
     }
 }
 
-/// Begins a request and hangs up before it is answered, as a client does whose connection breaks.
+/// Starts a request and disconnects before the response, as a client with a broken connection does.
 async fn begin(server: &Server, method: &str, path: &str, body: Value) {
     let service = server.service();
     let mut request = Box::pin(ask(&service, method, path, body));
@@ -234,7 +234,7 @@ async fn what_follows_from_a_write_does_not_need_its_client() {
     let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
     let child = json!({"metadata": {"name": "child", "ownerReferences": owners}});
     ask(&server.service(), "POST", MAPS, child).await;
-    // Nothing that is still to be done for the child may stand in for what follows from the deletion.
+    // Pending work for the child must not hide what follows from the deletion.
     server.collect_garbage().await;
     begin(&server, "DELETE", &format!("{MAPS}/owner"), Value::Null).await;
     until(&server, &format!("{MAPS}/child"), 404).await;
@@ -337,7 +337,7 @@ async fn a_namespace_that_is_stuck_says_what_holds_it() {
     until(&server, path, 404).await;
 }
 
-/// The remaining number is right on every page, though only the first one counts.
+/// The remaining count is correct on every page, although only the first one counts.
 #[tokio::test]
 async fn pages_say_how_much_is_left() {
     let server = Server::builder().build().unwrap();
@@ -357,7 +357,7 @@ async fn pages_say_how_much_is_left() {
             let page = format!("{path}?limit=3&continue={token}");
             let (_, list) = ask(&server.service(), "GET", &page, Value::Null).await;
             left.push(list["metadata"]["remainingItemCount"].as_u64());
-            // What changes in between does not count.
+            // Changes in between do not count.
             ask(&server.service(), "DELETE", &format!("{MAPS}/m9"), Value::Null).await;
             ask(&server.service(), "POST", MAPS, json!({"metadata": {"name": "m9"}})).await;
             match list["metadata"]["continue"].as_str().filter(|next| !next.is_empty()) {
@@ -409,7 +409,7 @@ async fn namespaces_have_an_account_for_their_pods() {
     assert_eq!(code, 404, "only where it is wanted");
 }
 
-/// Waits until a field of an object is as it must be.
+/// Waits until a field of an object has the required value.
 async fn mended(server: &Server, path: &str, field: &str, wanted: &Value) {
     let start = Instant::now();
     loop {
@@ -422,7 +422,7 @@ async fn mended(server: &Server, path: &str, field: &str, wanted: &Value) {
     }
 }
 
-/// Time stands still.
+/// A stopped clock.
 struct Still;
 
 impl berth_apiserver::Clock for Still {
@@ -448,7 +448,8 @@ async fn whoever_writes_a_certificate_in_turns_with_the_server_has_the_last_word
     }
 }
 
-/// A server on a directory that one before it may be about to leave: what it does beside requests ends a moment after it is dropped.
+/// A server on a directory that a previous one may still be using: its background work ends a moment after it is
+/// dropped.
 async fn opened(directory: &std::path::Path) -> Server {
     let start = Instant::now();
     loop {
@@ -467,7 +468,7 @@ async fn the_cluster_knows_its_api_server() {
     let certificate = json!(tls.authority_pem());
     let of = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     for port in [6443, 7443] {
-        // The second time the state is that of the first, and the port another one.
+        // The second time, the state is that of the first, and the port is another one.
         let server = opened(directory.path()).await;
         let service = server.service();
         server.publish(([127, 0, 0, 1], port).into(), &tls).await;
@@ -583,7 +584,7 @@ async fn rules_of_a_definition_hold_for_its_objects_and_others_are_refused_with_
     );
 }
 
-/// What is said beside the answer to a POST.
+/// The warnings in the response to a POST.
 async fn warnings_of(server: &Server, path: &str, body: &Value) -> Vec<String> {
     use tower_service::Service;
     let request = http::Request::post(path).header("content-type", "application/json");
@@ -613,7 +614,7 @@ fn class(name: &str, rest: Value) -> Value {
     class
 }
 
-/// The first design of delayed binding called the field otherwise, and manifests of that time are still about.
+/// The first design proposal for delayed binding used another name for the field, and old manifests still use it.
 #[tokio::test]
 async fn the_older_name_of_the_binding_mode_counts() {
     let server = Server::builder().build().unwrap();
@@ -643,7 +644,7 @@ async fn the_older_name_of_the_binding_mode_counts() {
     );
 }
 
-/// What decisions cannot read is refused under its name, and not passed over.
+/// Values that decisions cannot read are refused with their field, not ignored.
 #[tokio::test]
 async fn values_that_decisions_cannot_read_are_refused() {
     let server = Server::builder().build().unwrap();

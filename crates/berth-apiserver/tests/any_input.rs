@@ -1,4 +1,4 @@
-//! Any request gets an answer, whatever it holds: no panic, and a `Status` with every refusal.
+//! Any request gets a response: no panic, and a `Status` with every error.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use common::{ask, send};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Map, Value, json};
 
-/// Names that mean something to the server, so that random objects get past the first check.
+/// Names that are meaningful to the server, so that random objects pass the first check.
 const NAMES: [&str; 40] = [
     "metadata",
     "name",
@@ -72,7 +72,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object whose outer shape is right and whose inside is anything.
+/// An object with a valid outer structure and arbitrary content.
 fn object() -> impl Strategy<Value = Value> {
     (value(), value(), value()).prop_map(
         |(spec, status, labels)| json!({"metadata": {"name": "a", "labels": labels}, "spec": spec, "status": status}),
@@ -170,7 +170,7 @@ proptest::proptest! {
                     let status: Value = serde_json::from_slice(&answer).unwrap();
                     assert_eq!(status["kind"], "Status");
                     assert_eq!(status["code"], code);
-                    // Kubernetes answers some bad requests with a 500 that has no reason. The server's own faults have one.
+                    // Kubernetes answers some bad requests with a 500 without a reason. Internal errors have one.
                     let is_fault = code >= 500 && code != 504 && !status["reason"].is_null();
                     assert!(!is_fault, "{method} {path}: {code} {answer:?}");
                 }

@@ -1,4 +1,4 @@
-//! What no request may do: make the server hold, walk or store more than there is room for.
+//! No request may make the server hold, walk or store more than its limits.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -68,7 +68,7 @@ fn nested(depth: usize) -> Value {
     (0..depth).fold(json!({}), |inner, _| json!({"a": inner}))
 }
 
-/// Whatever is stored can be read again: alone, in a list and by a watch.
+/// Everything that is stored can be read again: alone, in a list and by a watch.
 #[tokio::test]
 async fn no_way_leads_to_an_object_that_is_too_deep_to_be_read() {
     let server = server().await;
@@ -131,7 +131,7 @@ async fn what_is_stored_has_a_bound() {
     assert_eq!(code, 413, "{status}");
 }
 
-/// Each of these took the square of the length: minutes for what fits into one body.
+/// Each of these took quadratic time: minutes for what fits into one body.
 #[tokio::test]
 async fn long_lists_merge_in_time_that_grows_with_their_length() {
     let server = server().await;
@@ -172,7 +172,7 @@ async fn a_watch_may_ask_for_any_time() {
     }
 }
 
-/// A server that listens, and how to reach it.
+/// A listening server, and how to reach it.
 struct Listening {
     server: Arc<Server>,
     tls: Tls,
@@ -206,7 +206,7 @@ impl Listening {
             .unwrap()
     }
 
-    /// A request with the token, of which only so much is sent.
+    /// A request with the token, sent only in part.
     async fn send(&self, request: &str) -> TlsStream<TcpStream> {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -215,13 +215,13 @@ impl Listening {
     }
 }
 
-/// Waits for something that comes about soon unless it never does.
+/// Waits for something that happens soon or never.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let answer = tokio::time::timeout(Duration::from_secs(60), future).await;
     answer.unwrap_or_else(|_| panic!("still not so: {what}"))
 }
 
-/// Reads to the end, however the other side ends.
+/// Reads to the end, however the peer ends.
 async fn read(mut stream: impl AsyncReadExt + Unpin) -> String {
     let mut text = Vec::new();
     let _ = stream.read_to_end(&mut text).await;
@@ -290,13 +290,13 @@ async fn answers_that_nobody_reads_are_not_kept() {
     let asking = format!("GET {MAPS} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer secret\r\n\r\n");
     let mut stream = listening.send(&asking).await;
     soon("the connection is cut", async {
-        // Writing fails once the other side is gone; nothing is read.
+        // Writing fails once the peer has disconnected; nothing is read.
         while stream.get_mut().0.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
     .await;
-    // Who reads, however slowly a watch has something to tell, is not cut.
+    // A client that reads is not disconnected, however rarely a watch sends events.
     let asking = asking.replace("configmaps", "configmaps?watch=1&timeoutSeconds=2");
     let asking = asking.replace("host: a", "host: a\r\nconnection: close");
     let answer = soon("the watch ends in its time", read(listening.send(&asking).await)).await;

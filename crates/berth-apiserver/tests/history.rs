@@ -1,4 +1,4 @@
-//! What happens when the past that a client asks for is gone. The history is kept short for that.
+//! What happens when the requested history is gone. The history is kept short for that.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -79,7 +79,7 @@ async fn a_slow_watcher_is_ended_and_holds_nobody_up() {
             other => panic!("{other:?}"),
         }
     }
-    // The slow one may have taken a few events into its buffers; then it is told that it is too late.
+    // The slow one may have buffered a few events; then it gets an error.
     loop {
         match slow.try_next().await.unwrap() {
             Some(WatchEvent::Modified(_)) => {}
@@ -98,7 +98,7 @@ async fn a_reflector_lists_anew_after_it_was_too_late() {
     let maps = maps(&server);
     create(&maps, "a").await;
     let (reader, writer) = reflector::store();
-    // No streaming and no driving for a while: the first watch starts at a version that is gone by then.
+    // No streaming lists and no polling for a while: the first watch starts at a version that is gone by then.
     let mut stream = pin!(reflector(writer, watcher(maps.clone(), watcher::Config::default())).default_backoff());
     let first = stream.next().await.unwrap().unwrap();
     assert!(matches!(first, watcher::Event::Init), "{first:?}");
@@ -157,7 +157,7 @@ async fn a_quiet_watch_gets_bookmarks() {
     let maps = maps(&server);
     let from = create(&maps, "a").await.resource_version().unwrap();
     let mut watch = pin!(maps.watch(&WatchParams::default(), &from).await.unwrap());
-    // Something happens elsewhere. Time is paused, so the next thing that can come is the bookmark.
+    // A change elsewhere. Time is paused, so the next message can only be the bookmark.
     let nodes = "/api/v1/nodes";
     ask(&server.service(), "POST", nodes, json!({"metadata": {"name": "n1"}})).await;
     match watch.try_next().await.unwrap() {

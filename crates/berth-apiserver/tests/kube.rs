@@ -1,5 +1,5 @@
-//! The suite through kube-rs. By default each case has a server of its own in this process; with
-//! `BERTH_SUITE_KUBECONFIG` set to a file, the same cases run against the API server of that kubeconfig.
+//! The suite through kube-rs. By default each case has its own server in this process; with `BERTH_SUITE_KUBECONFIG`
+//! set to a file, the same cases run against the API server of that kubeconfig.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ async fn client() -> Client {
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .unwrap();
-        // A refused eviction is an answer here, not a reason to ask again.
+        // A refused eviction is an expected response here, not a reason to retry.
         config.default_retry = false;
         return Client::try_from(config).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Objects from files: a cluster with a past is the same cluster afterwards.
+//! Objects from files: an existing cluster is the same cluster after loading.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn owner(api_version: &str, kind: &str, name: &str, number: u32) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid(number), "controller": true})
 }
 
-/// What `kubectl get -o yaml` would show of a deployment and a stateful set with storage, in an order in which nobody
+/// The output of `kubectl get -o yaml` for a deployment and a stateful set with storage, in an order in which no one
 /// would create it.
 fn dump() -> Vec<Value> {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
@@ -168,7 +168,7 @@ async fn a_dump_is_the_same_cluster() {
         );
         assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
 
-        // Loaded again, it is what it is.
+        // Loading it again changes nothing.
         let again = server.load(dump()).await.unwrap();
         assert_eq!((again.created, again.existing), (0, 9));
     }

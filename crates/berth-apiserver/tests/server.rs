@@ -1,4 +1,4 @@
-//! The server as a whole: restarts, time, limits, TLS and its end.
+//! The server as a whole: restarts, time, limits, TLS and shutdown.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A clock that moves when it is told to.
+/// A clock that is advanced manually.
 #[derive(Default)]
 struct ManualClock(AtomicI64);
 
@@ -252,7 +252,7 @@ async fn the_listener_asks_for_the_token_and_ends_in_good_order() {
     );
 }
 
-/// Whoever has the kubeconfig of the last run can use the next one, under every name that the certificate has.
+/// The kubeconfig of the last run works for the next one, under every name in the certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_authority_that_is_kept_is_trusted_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! A writer is killed at random points, many times. What it was told is done must be there afterwards, whole.
+//! A writer is killed at random points, many times. Every confirmed write must be complete afterwards.
 //!
-//! The test starts itself again as the writer: that process runs `writer_process` alone, with the directory in its
-//! environment, and prints a line for each write once the store has said that it is done.
+//! The test starts itself again as the writer: that process runs only `writer_process`, with the directory in its
+//! environment, and prints a line for each write once the store has confirmed it.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ const KILLS: usize = 60;
 const WRITERS: usize = 4;
 const KEYS: u64 = 8;
 
-/// A small generator: the points of the kills need to vary, not to be secret.
+/// A small random number generator: the points of the kills need to vary, not to be secret.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// The body says its number twice, at both ends: half of it would not.
+/// The body contains its number at both ends, so that half of it is detected.
 fn body(writer: usize, number: u64) -> Value {
     let filling = "x".repeat((number % 3000) as usize);
     json!({"a": number, "filling": filling, "metadata": {"name": format!("{writer}")}, "z": number})
@@ -51,7 +51,7 @@ fn write_for_ever(store: &Store, writer: usize) {
         let event = ticket.unwrap().wait().unwrap();
         let gone = event.kind == berth_apiserver::store::EventKind::Deleted;
         let mut out = out.lock();
-        // The pipe breaks when the parent has gone; there is nothing left to test then.
+        // The pipe breaks when the parent has ended; there is nothing left to test then.
         if writeln!(out, "done {key} {} {}", event.version(), u8::from(gone))
             .and_then(|()| out.flush())
             .is_err()
@@ -61,7 +61,7 @@ fn write_for_ever(store: &Store, writer: usize) {
     }
 }
 
-/// Not a test of its own: the body of the process that is killed.
+/// Not a separate test: the body of the process that is killed.
 #[test]
 fn writer_process() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -76,7 +76,7 @@ fn writer_process() {
     });
 }
 
-/// Runs the writer until it has said `lines` lines and a little longer, kills it, and returns what it said.
+/// Runs the writer until it has printed `lines` lines and a little longer, kills it, and returns its output.
 fn killed_writer(directory: &std::path::Path, lines: u64, longer: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer_process", "--nocapture", "--test-threads=1"])
@@ -104,11 +104,11 @@ fn killed_writer(directory: &std::path::Path, lines: u64, longer: Duration) -> V
     said
 }
 
-/// Key to (version, deleted) of the last write that was said to be done.
+/// By key, the version of the last confirmed write and whether it was a deletion.
 fn last_done(said: &[String], done: &mut HashMap<String, (u64, bool)>) -> u64 {
     let mut writes = 0;
     for line in said.iter().filter(|line| line.ends_with('\n')) {
-        // The first line comes after the test runner's own words.
+        // The first line follows the test runner's own output.
         let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != "done").collect();
         if let ["done", key, version, gone] = words[..] {
             writes += 1;
@@ -152,7 +152,7 @@ fn what_was_done_survives_a_kill_at_any_moment() {
             moved <= WRITERS,
             "{moved} keys differ, each writer can have one write under way"
         );
-        // What the reopened store shows is now the truth to build on.
+        // The content of the reopened store is the new baseline.
         done.retain(|key, (version, gone)| {
             *gone = store.get("pods", key).is_none();
             *version = store

@@ -1,4 +1,4 @@
-//! A file with flipped or missing bytes: either everything that was written is there, or the store says so.
+//! A file with flipped or missing bytes: either everything that was written is intact, or the store reports damage.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -39,7 +39,7 @@ fn filled(directory: &Path) -> BTreeMap<String, (u64, String)> {
     everything(&store)
 }
 
-/// Opens a damaged copy. True if the damage was reported, false if it did no harm.
+/// Opens a damaged copy. True if the damage was reported, false if it had no effect.
 fn reported(image: &[u8], expected: &BTreeMap<String, (u64, String)>, what: &str) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("objects.redb");
@@ -67,7 +67,7 @@ fn damage_is_reported_and_never_silent() {
     let expected = filled(directory.path());
     let image = std::fs::read(directory.path().join("objects.redb")).unwrap();
     assert!(!reported(&image, &expected, "no damage"));
-    // The assertions inside redb speak on stderr; each is caught and reported as damage.
+    // The assertions in redb print to stderr; each is caught and reported as damage.
     std::panic::set_hook(Box::new(|_| {}));
     let mut reports = 0;
     let mut state = 88_172_645_463_325_252_u64;
@@ -89,7 +89,7 @@ fn damage_is_reported_and_never_silent() {
     assert!(reports > 20, "only {reports} reports");
 }
 
-/// Fails for some commits, as a full disk does until somebody makes room.
+/// Fails for some commits, as a full disk does until there is room.
 struct FailingJournal {
     good: usize,
     bad: usize,

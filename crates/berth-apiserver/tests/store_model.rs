@@ -1,4 +1,4 @@
-//! The store against a model that keeps every state it ever had: random operations, same answers.
+//! Compares the store with a model that keeps every past state: random operations, same results.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ const TABLES: [&str; 2] = ["pods", "storage.k8s.io/storageclasses"];
 #[derive(Debug, Clone)]
 enum Operation {
     Create(usize, u8),
-    /// Update at the current version, or at one that many versions away.
+    /// Update at the current version, or at one that differs by this many versions.
     Update(usize, u8, u64),
     Delete(usize, u8, u64),
     List(usize, Option<u8>, usize, u64),
@@ -180,7 +180,7 @@ impl Run {
         }
     }
 
-    /// Lists all pages as of some version ago, and compares each object.
+    /// Lists all pages as of an earlier version, and compares each object.
     fn list(&mut self, table: usize, namespace: Option<u8>, limit: usize, back: u64) {
         let at = self.model.version.saturating_sub(back);
         let prefix = namespace.map_or(String::new(), |key| format!("ns{}/", key % 3));

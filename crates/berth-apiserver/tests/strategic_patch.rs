@@ -1,5 +1,5 @@
-//! Strategic merge patches as Kubernetes applies them: recorded with `kubectl patch --local`, which runs
-//! the same code as kube-apiserver. Each line holds an object, a patch, and the result or the error.
+//! Strategic merge patches as Kubernetes applies them: recorded with `kubectl patch --local`, which runs the same code
+//! as kube-apiserver. Each line has an object, a patch, and the result or the error.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

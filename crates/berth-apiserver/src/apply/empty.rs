@@ -1,16 +1,16 @@
-//! What an object of a kind looks like before anything is in it.
+//! The empty object of a kind.
 //!
-//! Kubernetes writes structures that are not optional even if they are empty, so a manager never brings them into being
-//! and never owns them, only what is in them.
+//! Kubernetes writes required structures even if they are empty, so a manager never creates or owns them, only their
+//! content.
 
 use serde_json::{Map, Value};
 
 use crate::meta;
 
-/// What is always there of a pod template.
+/// The parts of a pod template that always exist.
 const TEMPLATE: [&str; 2] = ["metadata", "spec.containers[]"];
 
-/// Paths that are always there, by kind. Lists end in `[]`, texts in `=`.
+/// Paths that always exist, by kind. Lists end in `[]`, texts in `=`.
 fn always_there(kind: &str) -> &'static [&'static str] {
     match kind {
         "Pod" => &["spec.containers[]"],

@@ -1,4 +1,4 @@
-//! Walking objects by their schema: the set of their fields, differences, merging and removing.
+//! Walks objects by their schema: field sets, differences, merging and removing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,15 +7,14 @@ use serde_json::{Map, Value};
 use super::path::{FieldSet, PathElement};
 use crate::schema::{Cursor, ListType, Shape};
 
-/// One part of a value that is owned apart from its siblings.
+/// One part of a value that is owned separately from its siblings.
 pub(super) struct Child<'v, 's> {
     pub(super) element: PathElement,
     pub(super) value: &'v Value,
     pub(super) schema: Cursor<'s>,
 }
 
-/// The parts that are owned apart from each other, or `None` if the value is owned as a whole.
-/// Null is the same as absent.
+/// The parts that are owned separately, or `None` if the value is owned as a whole. Null is the same as absent.
 pub(super) fn children<'v, 's>(value: &'v Value, schema: Cursor<'s>) -> Option<Vec<Child<'v, 's>>> {
     match value {
         Value::Object(fields) if is_granular_object(schema) => {
@@ -55,7 +54,7 @@ fn is_granular_list(schema: Cursor<'_>) -> bool {
     matches!(schema.shape(), Shape::List(_)) && *schema.list_type() != ListType::Atomic
 }
 
-/// What tells a list's element apart, or `None` if it lacks its keys or the list is atomic.
+/// The identity of a list element, or `None` if it lacks its keys or the list is atomic.
 fn list_element(item: &Value, schema: Cursor<'_>) -> Option<PathElement> {
     match schema.list_type() {
         ListType::Atomic => None,
@@ -79,12 +78,12 @@ fn is_list_item(element: &PathElement) -> bool {
     !matches!(element, PathElement::Field(_))
 }
 
-/// Which containers are members of a set besides the values in them.
+/// Which containers are members of a set in addition to the values in them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Containers {
-    /// Elements of lists, and objects that are values of a map: what an applied configuration owns.
+    /// List elements, and objects that are map values: what an applied configuration owns.
     Applied,
-    /// All of them: what a write owns that brought them into being.
+    /// All of them: what a write that created them owns.
     Added,
 }
 
@@ -125,9 +124,9 @@ pub(super) fn null_fields(value: &Value, schema: Cursor<'_>) -> FieldSet {
 /// What differs between two versions of an object.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// Fields of the new version alone, and fields with another value.
+    /// Fields that exist only in the new version, and fields with another value.
     pub(super) changed: FieldSet,
-    /// Fields of the old version alone; a member stands for all below it.
+    /// Fields that exist only in the old version; a member includes everything below it.
     pub(super) removed: FieldSet,
 }
 
@@ -162,7 +161,7 @@ fn compare_child(old: &Value, new: Child<'_, '_>, comparison: &mut Comparison) {
     comparison.removed.insert_below(new.element, below.removed);
 }
 
-/// The live value with the applied one laid over it.
+/// The live value with the applied one merged into it.
 pub(super) fn merge(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
     match (children(live, schema), children(applied, schema)) {
         (Some(_), Some(_)) if live.is_object() && applied.is_object() => merge_objects(live, applied, schema),
@@ -187,8 +186,7 @@ fn merge_objects(live: &Value, applied: &Value, schema: Cursor<'_>) -> Value {
     Value::Object(merged)
 }
 
-/// Applied elements stand in the order in which they were applied; the others stay before those that
-/// they stood before.
+/// Applied elements keep the order in which they were applied; the others stay before those that they preceded.
 fn merge_lists(live: &[Child<'_, '_>], applied: &[Child<'_, '_>]) -> Vec<Value> {
     let is_applied: HashSet<_> = applied.iter().map(|child| &child.element).collect();
     let mut places = HashMap::with_capacity(live.len());
@@ -236,8 +234,8 @@ pub(super) fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// Removes fields that nobody owns any more. `kept` are the fields that somebody owns: an element is
-/// removed whole only if nothing in it is owned.
+/// Removes fields that no manager owns any more. `kept` are the owned fields: an element is removed as a whole only if
+/// nothing in it is owned.
 pub(super) fn remove(value: &mut Value, removed: &FieldSet, kept: &FieldSet, schema: Cursor<'_>) {
     match value {
         Value::Object(fields) => remove_fields(fields, removed, kept, schema),
@@ -256,7 +254,7 @@ fn remove_fields(fields: &mut Map<String, Value>, removed: &FieldSet, kept: &Fie
     });
 }
 
-/// Removes what is to be removed below a child, and says whether the child itself stays.
+/// Removes fields below a child, and returns whether the child itself stays.
 fn keep_child(
     child: &mut Value,
     element: &PathElement,
@@ -271,7 +269,7 @@ fn keep_child(
     let removed_below = removed.below(element).unwrap_or(&nothing);
     let mut kept_below = kept.below(element).cloned().unwrap_or_default();
     if let PathElement::Key(keys) = element {
-        // An element that stays must still say which one it is.
+        // An element that stays must keep its keys.
         keys.keys()
             .for_each(|key| kept_below.insert(PathElement::Field(key.clone())));
     }
@@ -288,7 +286,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What makes an applied configuration unusable: elements without their keys, or two with the same.
+/// Why an applied configuration is invalid: elements without their keys, or duplicates.
 pub(super) fn list_errors(value: &Value, schema: Cursor<'_>, path: &str, errors: &mut Vec<String>) {
     match value {
         Value::Object(fields) if is_granular_object(schema) => {

@@ -1,8 +1,8 @@
-//! The way from `kubectl apply` to `kubectl apply --server-side`.
+//! The transition from `kubectl apply` to `kubectl apply --server-side`.
 //!
-//! Client-side apply notes what it last applied in an annotation. Where the live object still says the same, a
-//! server-side apply of kubectl itself may go on from there: nobody has changed these fields since. Other
-//! managers get no such courtesy.
+//! Client-side apply records the last applied configuration in an annotation. If the live object still has the same
+//! values, a server-side apply by kubectl may continue from there: these fields have not changed since. Other managers
+//! are not treated this way.
 
 use serde_json::Value;
 
@@ -11,14 +11,14 @@ use super::path::FieldSet;
 use crate::schema::Schema;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager of whoever lets kubectl choose.
+/// The default manager of kubectl.
 const KUBECTL: &str = "kubectl";
 
 fn note(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][ANNOTATION].as_str()
 }
 
-/// The fields that a manager may take from others without force.
+/// The fields that a manager may take over from others without force.
 pub(super) fn allowed(manager: &str, live: &Value, schema: &Schema) -> FieldSet {
     let noted = note(live).filter(|_| manager == KUBECTL);
     let Some(last) = noted.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
@@ -30,7 +30,7 @@ pub(super) fn allowed(manager: &str, live: &Value, schema: &Schema) -> FieldSet 
         .without_subtrees(&since.removed)
 }
 
-/// Keeps the note of client-side apply true, if there is one, so that either way of applying can be used next.
+/// Updates the annotation of client-side apply, if there is one, so that either way of applying can be used next.
 pub(super) fn renew(manager: &str, object: &mut Value, applied: &Value) {
     if manager != KUBECTL || note(object).is_none() {
         return;
@@ -50,10 +50,10 @@ pub(super) fn renew(manager: &str, object: &mut Value, applied: &Value) {
     }
 }
 
-/// JSON as Go writes it: in a line of its own, and safe to stand in HTML.
+/// JSON as Go writes it: followed by a newline, and safe to embed in HTML.
 fn go_json(value: &Value) -> String {
     let mut text = String::new();
-    // Only strings hold any of these.
+    // Only strings contain any of these.
     for character in value.to_string().chars() {
         match character {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),

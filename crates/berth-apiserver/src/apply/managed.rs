@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use super::path::{FieldSet, PathElement};
 use super::{Operation, Writer};
 
-/// The most entries of ordinary writers. Older ones are put together, so that objects which many
-/// writers touch do not grow without bound. The number is kube-apiserver's.
+/// Maximum number of update entries. Older ones are merged, so that objects with many writers do not grow without
+/// bound. The number is kube-apiserver's.
 const UPDATE_ENTRIES_MAX: usize = 10;
-/// The manager that stands for the entries which were put together.
+/// The manager of merged entries.
 const ANCIENT: &str = "ancient-changes";
 
 /// One entry of `managedFields`.
@@ -30,13 +30,13 @@ impl Entry {
             operation,
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
-            // Kubernetes does not note when an object was scaled.
+            // Kubernetes does not record when an object was scaled.
             time: (writer.subresource != "scale").then(|| timestamp(writer.time)),
             fields,
         }
     }
 
-    /// Whether a write of this kind is added to this entry. Whoever applies has one entry for all versions.
+    /// Whether a write of this kind is added to this entry. An applier has one entry for all versions.
     pub(super) fn belongs_to(&self, writer: Writer<'_>, operation: Operation) -> bool {
         self.manager == writer.manager
             && self.subresource == writer.subresource
@@ -44,7 +44,7 @@ impl Entry {
             && (operation == Operation::Apply || self.api_version == writer.api_version)
     }
 
-    /// `"kubectl" using apps/v1`: how messages name the owner.
+    /// `"kubectl" using apps/v1`: the owner as shown in messages.
     pub(super) fn owner(&self) -> String {
         let mut owner = format!("\"{}\"", self.manager);
         if !self.subresource.is_empty() {
@@ -99,7 +99,7 @@ fn timestamp(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The entries of an object. Entries that cannot be understood are dropped.
+/// The entries of an object. Invalid entries are dropped.
 pub(super) fn entries(object: &Value) -> Vec<Entry> {
     let entries = object["metadata"]["managedFields"].as_array();
     entries.into_iter().flatten().filter_map(Entry::decode).collect()
@@ -143,7 +143,7 @@ fn put_oldest_together(entries: &mut Vec<Entry>) {
     }
 }
 
-/// Removes what no manager owns: the names of the object and what the server alone writes.
+/// Removes what no manager owns: the object's identity and server-generated fields.
 pub(super) fn strip_system_fields(mut set: FieldSet) -> FieldSet {
     let field = |name: &str| PathElement::Field(name.to_owned());
     set.remove(&field("apiVersion"));

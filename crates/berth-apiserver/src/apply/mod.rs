@@ -1,8 +1,8 @@
 //! Server-side apply and the bookkeeping of `metadata.managedFields`.
 //!
-//! Each manager owns the fields that it applied or changed. An apply sets the fields it names, removes
-//! those that its manager named before and nobody else owns, and is refused where it would change what
-//! another owns. All of it is a function of the objects and the schema: nothing is stored here.
+//! Each manager owns the fields that it applied or changed. An apply sets the fields it specifies, removes those that
+//! its manager specified before and no one else owns, and is refused if it would change another manager's fields. All
+//! of this is a function of the objects and the schema: nothing is stored here.
 
 mod empty;
 mod fields;
@@ -19,7 +19,7 @@ use self::path::FieldSet;
 use crate::meta;
 use crate::schema::Schema;
 
-/// What `managedFields` says about how a manager wrote its fields.
+/// How a manager wrote its fields, according to `managedFields`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Server-side apply.
@@ -28,7 +28,7 @@ pub enum Operation {
     Update,
 }
 
-/// Who writes, and how: one entry of `managedFields` is kept for each.
+/// The writer and its operation: each has one entry in `managedFields`.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer<'a> {
     /// The field manager's name.
@@ -46,22 +46,22 @@ pub struct Writer<'a> {
 /// A field that another manager owns with another value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// `conflict with "manager" using v1`: who owns the field, in the words of the `Status` causes.
+    /// `conflict with "manager" using v1`: the owner of the field, as worded in `Status` causes.
     pub message: String,
-    /// The field, such as `.spec.replicas`.
+    /// The field, for example `.spec.replicas`.
     pub field: String,
 }
 
 /// Why an apply is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own some of the fields (409, reason `Conflict`, one cause `FieldManagerConflict` for each).
+    /// Other managers own some of the fields (409, reason `Conflict`, one cause `FieldManagerConflict` for each).
     #[error("{}", conflicts_message(.0))]
     Conflicts(Vec<Conflict>),
     /// The sent object has `metadata.managedFields` (400).
     #[error("metadata.managedFields must be nil")]
     ManagedFieldsSet,
-    /// A list of the sent object cannot be merged: elements lack their keys, or two have the same.
+    /// A list of the sent object cannot be merged: elements lack their keys, or there are duplicates.
     #[error("failed to create typed patch object ({object}): {errors}")]
     Untyped {
         /// `namespace/name; apiVersion, Kind=Kind`.
@@ -76,7 +76,7 @@ impl ApplyError {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &applied["metadata"];
         let api_version = text(&applied["apiVersion"]);
-        // The core group has no name, but there is a slash behind it.
+        // The core group has no name, but a slash follows it.
         let slash = if api_version.contains('/') { "" } else { "/" };
         let object = format!(
             "{}/{}; {slash}{api_version}, Kind={}",
@@ -92,7 +92,7 @@ impl ApplyError {
     }
 }
 
-/// The refusal of fields that the schema does not know.
+/// The error for fields that are not in the schema.
 pub(crate) fn undeclared(applied: &Value, unknown: &[String]) -> ApplyError {
     let errors: Vec<String> = unknown
         .iter()
@@ -101,7 +101,7 @@ pub(crate) fn undeclared(applied: &Value, unknown: &[String]) -> ApplyError {
     ApplyError::untyped(applied, &errors)
 }
 
-/// One conflict is reported in a line; several are reported owner by owner.
+/// One conflict is reported in a line; several are grouped by owner.
 fn conflicts_message(conflicts: &[Conflict]) -> String {
     if let [conflict] = conflicts {
         return format!("Apply failed with 1 conflict: {}: {}", conflict.message, conflict.field);
@@ -118,13 +118,13 @@ fn conflicts_message(conflicts: &[Conflict]) -> String {
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
 
-/// Applies a configuration: the live object with the applied fields, without those that this manager
-/// applied before and does not any more, and with `managedFields` brought up to date.
+/// Applies a configuration. Returns the live object with the applied fields, without those that this manager no longer
+/// applies, and with updated `managedFields`.
 ///
-/// `live` is `None` where the object does not exist yet. Fields that this request may not write (`status`
-/// on the object itself, all else on its status) must be taken out of `applied` before. A precondition in
-/// `applied` (`resourceVersion`, `uid`) is for the caller to check: the result carries those of `live`.
-/// The result equals `live` if there is nothing to change.
+/// `live` is `None` if the object does not exist yet. Fields that this request may not write (`status` on the object
+/// itself, everything else on its status) must be removed from `applied` before. The caller checks preconditions in
+/// `applied` (`resourceVersion`, `uid`): the result has those of `live`. The result equals `live` if there is nothing
+/// to change.
 pub fn apply(
     live: Option<&Value>,
     applied: &Value,
@@ -169,7 +169,7 @@ pub fn apply(
     }
     let mut entry = Entry::new(writer, Operation::Apply, set);
     if live.is_some() && without_managed_fields(&old) == without_managed_fields(&new) {
-        // Only what changes the object has a time.
+        // Only changes of the object have a time.
         entry.time = own.and_then(|own| own.time);
     }
     entries.push(entry);
@@ -178,7 +178,7 @@ pub fn apply(
     Ok(new)
 }
 
-/// Takes the changed fields from their owners, or reports those that were not to be had without force.
+/// Takes over the changed fields from their owners, or reports those that need force.
 fn take_over(
     entries: &mut [Entry],
     comparison: &Comparison,
@@ -202,7 +202,7 @@ fn take_over(
     Err(ApplyError::Conflicts(conflicts))
 }
 
-/// Fields that were there before anybody was known to own any: they must be taken over by force.
+/// Fields that existed before any owner was recorded: they must be taken over by force.
 fn before_first_apply(live: &Value, writer: Writer<'_>, schema: &Schema) -> Entry {
     let fields = fields::compare(&empty::empty_object(live), live, schema.cursor()).changed;
     let entry = Entry::new(writer, Operation::Update, managed::strip_system_fields(fields));
@@ -223,7 +223,7 @@ fn applied_set(applied: &Value, reset: &[&str], schema: &Schema) -> FieldSet {
     set
 }
 
-/// What is merged of an applied object: not what the server alone writes.
+/// The part of an applied object to merge, without server-generated fields.
 fn without_system_fields(applied: &Value, exists: bool) -> Value {
     let mut applied = applied.clone();
     if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
@@ -257,8 +257,8 @@ fn set_managed_fields(object: &mut Value, entries: Vec<Value>) {
     }
 }
 
-/// The `managedFields` after an ordinary write: what changed from `old` to `new` is now the writer's.
-/// `old` is `None` on create. Put the result into `metadata.managedFields` (and drop the field if it is empty).
+/// The `managedFields` after an ordinary write: the writer owns what changed from `old` to `new`. `old` is `None` on
+/// create. Set the result as `metadata.managedFields` (and remove the field if it is empty).
 ///
 /// Ownership is read from `new` if it has any (a client may rewrite it), else from `old`.
 pub fn managed_fields_after_update(

@@ -1,4 +1,4 @@
-//! Path elements and sets of paths: what `fieldsV1` holds.
+//! Path elements and sets of paths: the content of `fieldsV1`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 pub(crate) enum PathElement {
     /// A field of a struct, or a key of a map.
     Field(String),
-    /// The element of a list whose key fields have these values.
+    /// The list element whose key fields have these values.
     Key(BTreeMap<String, Value>),
-    /// The element of a list that has this value.
+    /// The list element with this value.
     Value(Value),
-    /// The element of a list at this position.
+    /// The list element at this position.
     Index(usize),
 }
 
@@ -41,7 +41,7 @@ impl PathElement {
         }
     }
 
-    /// Reads the form in `fieldsV1`; unknown forms are no path element.
+    /// Parses the form in `fieldsV1`; unknown forms are ignored.
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let (form, rest) = text.split_once(':')?;
         match form {
@@ -82,7 +82,7 @@ impl Ord for PathElement {
         by_rank.then_with(|| match (self, other) {
             (PathElement::Field(a), PathElement::Field(b)) => a.cmp(b),
             (PathElement::Index(a), PathElement::Index(b)) => a.cmp(b),
-            // JSON values have no order of their own; any stable one does.
+            // JSON values have no natural order; any stable one works.
             (a, b) => a.encode().cmp(&b.encode()),
         })
     }
@@ -145,7 +145,7 @@ impl FieldSet {
         self.nodes.keys()
     }
 
-    /// Removes an element and all below it.
+    /// Removes an element and everything below it.
     pub(crate) fn remove(&mut self, element: &PathElement) {
         self.nodes.remove(element);
     }
@@ -248,7 +248,7 @@ impl FieldSet {
         Value::Object(fields)
     }
 
-    /// Reads the `fieldsV1` form. What is not understood is left out.
+    /// Parses the `fieldsV1` form. Unknown parts are ignored.
     pub(crate) fn decode(fields: &Value) -> FieldSet {
         let mut nodes = BTreeMap::new();
         for (text, value) in fields.as_object().into_iter().flatten() {

@@ -81,7 +81,7 @@ fn fields_no_longer_applied_are_removed() {
         json!({"metadata": {"name": "p", "finalizers": ["y"]}}),
         json!({"metadata": {"name": "p", "finalizers": ["y"]}}),
     );
-    // A list that is one value is replaced; a struct that becomes empty goes.
+    // An atomic list is replaced; a struct that becomes empty is removed.
     check(
         json!({"metadata": {}, "spec": {"tolerations": [{"key": "a"}], "securityContext": {"runAsUser": 1}}}),
         json!({"spec": {"tolerations": [{"key": "b"}]}}),
@@ -298,7 +298,7 @@ proptest! {
             apply(Some(&live), second.1, writer(second.0, 1), false, pod()).unwrap()
         };
         let (mut a, mut b) = (both(("one", &one), ("two", &two)), both(("two", &two), ("one", &one)));
-        // Elements of different managers have no order among themselves.
+        // Elements of different managers have no relative order.
         for object in [&mut a, &mut b] {
             if let Some(list) = object["spec"]["containers"].as_array_mut() {
                 list.sort_by_key(|c| c["name"].to_string());
@@ -306,7 +306,7 @@ proptest! {
             if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
                 list.sort_by_key(Value::to_string);
             }
-            // Only what changes the object has a time, and that may be either of the two.
+            // Only changes of the object have a time, which may be either of the two.
             let mut entries = managed::entries(object);
             entries.iter_mut().for_each(|entry| entry.time = None);
             set_managed_fields(object, managed::encode(entries));

@@ -1,8 +1,8 @@
 //! OpenAPI documents, version 2 and 3.
 //!
-//! They hold what clients read: the types with their descriptions and merge keys, and for each resource
-//! the operations with their kind and parameters. `kubectl explain`, the validation of `kubectl apply`
-//! and its strategic patch are built on them. They are large: a caller keeps them until the types change.
+//! They contain what clients read: the types with their descriptions and merge keys, and for each resource the
+//! operations with their kind and parameters. `kubectl explain`, the validation of `kubectl apply` and its strategic
+//! patch depend on them. They are large: a caller caches them until the types change.
 
 mod paths;
 mod types;
@@ -24,7 +24,7 @@ pub struct ServedType<'a> {
     pub custom_schema: Option<&'a Value>,
 }
 
-/// `/openapi/v2`: one Swagger document for everything. `server_version` is that of `/version`, such as `v1.37.0`.
+/// `/openapi/v2`: one Swagger document for everything. `server_version` is that of `/version`, for example `v1.37.0`.
 pub fn v2(types: &[ServedType<'_>], server_version: &str) -> Value {
     let mut paths = Map::new();
     for served in types {
@@ -42,8 +42,8 @@ pub fn v2(types: &[ServedType<'_>], server_version: &str) -> Value {
     Value::Object(document)
 }
 
-/// `/openapi/v3`: where the documents of the group versions are. The address of a document changes
-/// whenever its content does, so that clients may keep it.
+/// `/openapi/v3`: the addresses of the documents of the group versions. The address of a document changes whenever its
+/// content does, so that clients can cache it.
 pub fn v3_index(types: &[ServedType<'_>]) -> Value {
     let mut hashers: BTreeMap<String, DefaultHasher> = BTreeMap::new();
     for served in types {
@@ -70,7 +70,7 @@ fn v3_path(resource: &ResourceType) -> String {
     }
 }
 
-/// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`, or nothing if there is no such version.
+/// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`, or `None` if there is no such version.
 pub fn v3_document(types: &[ServedType<'_>], group: &str, version: &str, server_version: &str) -> Option<Value> {
     let served: Vec<_> = types
         .iter()

@@ -1,4 +1,4 @@
-//! The operations on each resource: what a client may ask, of which kind, with which parameters.
+//! The operations on each resource, with their kind and parameters.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ impl Dialect {
     }
 }
 
-/// The last one is for built-in kinds alone.
+/// The last one is only for built-in kinds.
 const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -30,7 +30,7 @@ const PATCH_TYPES: [&str; 4] = [
     "application/strategic-merge-patch+json",
 ];
 
-/// One operation: the HTTP method, what Kubernetes calls it, and what it takes and answers.
+/// One operation: the HTTP method, its Kubernetes name, its parameters and response.
 struct Operation<'a> {
     method: &'static str,
     action: &'static str,
@@ -38,7 +38,7 @@ struct Operation<'a> {
     answers: &'a str,
 }
 
-/// The type that a path is about.
+/// The type of a path.
 struct Subject<'a> {
     group: &'a str,
     version: &'a str,
@@ -50,7 +50,7 @@ struct Subject<'a> {
 
 /// Adds the paths of a resource and its subresources.
 ///
-/// Custom resources cannot be patched strategically: their lists have no merge keys of that kind.
+/// Custom resources have no strategic patch: their lists have no merge keys for it.
 pub(super) fn add(paths: &mut Map<String, Value>, resource: &ResourceType, is_custom: bool, dialect: Dialect) {
     let prefix = if resource.group.is_empty() {
         format!("/api/{}", resource.version)

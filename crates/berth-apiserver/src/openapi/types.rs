@@ -1,4 +1,4 @@
-//! The schemas of the types, in the words of either version of OpenAPI.
+//! The schemas of the types, for either version of OpenAPI.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::schema::{builtin_definition_name, builtin_definitions, list_definitio
 const REFERENCE_PREFIX: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// The definition name of the type: generated kinds carry it in their marker, custom ones are named
-/// by their group in reverse.
+/// The definition name of the type: generated kinds have it in their marker, custom ones are named by their reversed
+/// group.
 pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String {
     match builtin_definition_name(group, version, kind) {
         Some(name) => name.to_owned(),
@@ -24,7 +24,7 @@ pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String 
     }
 }
 
-/// The definitions that the served types need, and those that these refer to.
+/// The definitions of the served types, and those that they refer to.
 pub(super) fn definitions(types: &[ServedType<'_>], dialect: Dialect) -> Value {
     let mut custom = BTreeMap::new();
     let mut wanted: Vec<String> = ["DeleteOptions", "Status"].map(|name| format!("{META}{name}")).to_vec();
@@ -104,7 +104,7 @@ fn collect_references(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Types that take more than one JSON type, which the two versions tell differently.
+/// Types that accept more than one JSON type, which the two versions express differently.
 fn special(name: &str, definition: &Value, dialect: Dialect) -> Option<Value> {
     let description = &definition["description"];
     match (name.rsplit('.').next()?, dialect) {
@@ -125,7 +125,7 @@ fn special(name: &str, definition: &Value, dialect: Dialect) -> Option<Value> {
     }
 }
 
-/// Rewrites the references. Version 3 allows nothing beside one, so that they move into `allOf`.
+/// Rewrites the references. Version 3 allows nothing next to one, so they are moved into `allOf`.
 fn translate(value: &Value, dialect: Dialect) -> Value {
     match value {
         Value::Object(fields) => {

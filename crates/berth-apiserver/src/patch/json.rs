@@ -1,7 +1,7 @@
 //! JSON patch (RFC 6902, `application/json-patch+json`).
 //!
-//! A patch can make far more of an object than it holds itself: forty copies of a parent into its own child double it
-//! forty times. So each operation is measured before it is done.
+//! The result of a patch can be far larger than the patch itself: forty copies of a parent into its own child double it
+//! forty times. Each operation is therefore measured before it is applied.
 
 use json_patch::PatchOperation;
 use json_patch::jsonptr::Pointer;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::bounds::{DEPTH_MAX, Measure};
 use crate::schema::json_type;
 
-/// The most operations that one patch may hold: what kube-apiserver allows.
+/// Maximum number of operations in one patch: the limit of kube-apiserver.
 const OPERATIONS_MAX: usize = 10_000;
-/// The most bytes that the operations of one patch may copy or move: the largest body, as in kube-apiserver.
+/// Maximum number of bytes that the operations of one patch may copy or move: the largest body, as in kube-apiserver.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// The most elements that may have to make room or close up in lists. 10,000 operations on a list of 5,000 elements; it
-/// takes a fraction of a second.
+/// Maximum number of list elements that may be shifted: 10,000 operations on a list of 5,000 elements, which take a
+/// fraction of a second.
 const SHIFTED_MAX: usize = 50_000_000;
 
 /// Why a JSON patch cannot be applied.
@@ -24,22 +24,22 @@ pub enum JsonPatchError {
     /// The patch is not a list.
     #[error("error decoding patch: json: cannot unmarshal {0} into Go value of type []handlers.jsonPatchOp")]
     Decode(&'static str),
-    /// The list does not hold operations.
+    /// The list contains invalid operations.
     #[error("the server rejected our request due to an error in our request")]
     Unknown(#[source] serde_json::Error),
     /// The patch is too long.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
-    /// The operations copy or move more than they may.
+    /// The operations copy or move too much.
     #[error("operation {0} of the JSON patch: more than {COPIED_BYTES_MAX} bytes would be copied or moved")]
     TooMuchCopied(usize),
     /// An operation would nest the object too deeply.
     #[error("operation {0} of the JSON patch: the object would be nested more than {DEPTH_MAX} levels deep")]
     TooDeep(usize),
-    /// The operations work at the beginning of a large list too often.
+    /// The operations insert or remove at the start of a large list too often.
     #[error("operation {0} of the JSON patch: more than {SHIFTED_MAX} elements of lists would change places")]
     TooManyShifted(usize),
-    /// An operation fails on this object; the object is as it was.
+    /// An operation fails on this object, which is left unchanged.
     #[error("the server rejected our request due to an error in our request")]
     Operation(#[source] json_patch::PatchError),
 }
@@ -57,13 +57,13 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, JsonPatchError> {
     let mut effort = Effort::default();
     for (index, operation) in operations.iter().enumerate() {
         effort.count(index, &patched, operation)?;
-        // The copy is thrown away if an operation fails, so none has to be undone.
+        // The copy is discarded if an operation fails, so there is nothing to undo.
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation)).map_err(JsonPatchError::Operation)?;
     }
     Ok(patched)
 }
 
-/// What the operations of a patch have cost so far.
+/// The cost of the operations of a patch so far.
 #[derive(Default)]
 struct Effort {
     copied_bytes: usize,
@@ -71,7 +71,7 @@ struct Effort {
 }
 
 impl Effort {
-    /// Counts an operation before it is done.
+    /// Counts an operation before it is applied.
     fn count(&mut self, index: usize, document: &Value, operation: &PatchOperation) -> Result<(), JsonPatchError> {
         let brought = match operation {
             PatchOperation::Add(add) => Measure::of(&add.value),
@@ -101,7 +101,7 @@ impl Effort {
         Ok(source)
     }
 
-    /// Counts the elements of the list that an element comes into or goes from.
+    /// Counts the shifted elements of the list that an element is added to or removed from.
     fn shift(&mut self, index: usize, document: &Value, path: &Pointer) -> Result<(), JsonPatchError> {
         let list = path
             .split_back()
@@ -164,7 +164,7 @@ mod tests {
         check(Value::Array(long), "got 10001");
     }
 
-    /// Each of these would take all memory, all stack or all time.
+    /// Each of these would exhaust memory, stack or time.
     #[test]
     fn patches_that_would_grow_without_bound_are_refused() {
         let check = |object: Value, patch: Vec<Value>, expect: &str| {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     proptest! {
-        /// Those that can be done one by one can be done together, or would grow too much.
+        /// Operations that can be applied one by one can be applied together, or would grow too much.
         #[test]
         fn patches_do_what_their_operations_do_or_are_refused(object in value(), operations in prop::collection::vec(operation(), 0..60)) {
             let (mut patched, mut done) = (object.clone(), Vec::new());

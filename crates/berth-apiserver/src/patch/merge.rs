@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Applies the patch: null removes a field, objects merge, all else replaces.
+/// Applies the patch: null removes a field, objects merge, everything else replaces.
 pub fn apply(object: &Value, patch: &Value) -> Value {
     let mut patched = object.clone();
     json_patch::merge(&mut patched, patch);

@@ -1,8 +1,8 @@
-//! Reading objects that clients send as protobuf (`application/vnd.kubernetes.protobuf`).
+//! Decodes objects that clients send as protobuf (`application/vnd.kubernetes.protobuf`).
 //!
-//! Clients written in Go, kubectl's `create` and `auth` commands among them, send built-in kinds in this
-//! form whatever the server prefers. They take answers in JSON, so that nothing here writes protobuf.
-//! The messages are read by the same schemas as JSON; `fields.txt` adds the numbers of the fields.
+//! Go clients, including kubectl's `create` and `auth` commands, send built-in kinds in this form whatever the server
+//! prefers. They accept JSON responses, so that nothing here encodes protobuf. The messages are decoded with the same
+//! schemas as JSON; `fields.txt` adds the field numbers.
 
 mod pointers;
 mod wire;
@@ -16,24 +16,24 @@ use serde_json::{Map, Number, Value, json};
 use self::wire::{Field, Payload};
 use crate::schema::{Cursor, Schema, Shape, builtin_cursor};
 
-/// The content type of the form.
+/// The content type.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// What every body starts with.
+/// The prefix of every body.
 const PREFIX: &[u8] = b"k8s\0";
-/// The deepest message that is read: deeper than any object that means something.
+/// Maximum depth of a message: deeper than any meaningful object.
 const DEPTH_MAX: usize = 64;
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// Why a body cannot be read.
+/// Why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     /// The body is of another form.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
-    /// The body ends in the middle of something, or holds what cannot be there.
+    /// The body is truncated, or contains invalid data.
     #[error("proto: illegal wireType or unexpected EOF")]
     Malformed,
-    /// The kind is not one that this form can be read of.
+    /// The kind has no protobuf form.
     #[error("no kind \"{kind}\" is registered for version \"{api_version}\"")]
     UnknownKind {
         /// The kind.
@@ -43,7 +43,7 @@ pub enum ProtobufError {
     },
 }
 
-/// The numbers of the fields, by the short name of the message.
+/// The field numbers, by the short name of the message.
 static FIELDS: LazyLock<HashMap<&'static str, HashMap<u32, &'static str>>> = LazyLock::new(|| {
     let lines = include_str!("fields.txt").lines();
     let messages = lines.filter_map(|line| {
@@ -57,7 +57,7 @@ static FIELDS: LazyLock<HashMap<&'static str, HashMap<u32, &'static str>>> = Laz
     messages.collect()
 });
 
-/// Reads a body into the object that a client would have sent as JSON.
+/// Decodes a body to the object that a client would have sent as JSON.
 pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(PREFIX).ok_or(ProtobufError::Prefix)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -99,7 +99,7 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
 }
 
 fn schema_of(api_version: &str, kind: &str) -> Option<Cursor<'static>> {
-    // Options carry the version of whatever they are sent to.
+    // Options have the version of the object that they are sent to.
     if kind == "DeleteOptions" {
         return builtin_cursor(&format!("{META}DeleteOptions"));
     }
@@ -129,7 +129,7 @@ fn message(bytes: &[u8], schema: Cursor<'_>, depth: usize) -> Result<Map<String,
     Ok(object)
 }
 
-/// Reads the fields of a message into an object. Numbers that are not known are passed over.
+/// Decodes the fields of a message into an object. Unknown numbers are skipped.
 fn message_into(
     object: &mut Map<String, Value>,
     bytes: &[u8],
@@ -149,7 +149,7 @@ fn message_into(
             continue;
         };
         if let Some(inlined) = name.strip_prefix('+') {
-            // In JSON, the fields of this message stand among those of the one that holds it.
+            // In JSON, the fields of this message are inlined into the message that contains it.
             let package = message_name.rsplit_once('.').map_or("", |(package, _)| package);
             let bytes = field.payload.bytes().ok_or(ProtobufError::Malformed)?;
             message_into(object, bytes, &format!("{package}.{inlined}"), schema, below)?;
@@ -181,7 +181,7 @@ fn message_into(
     Ok(())
 }
 
-/// Whether JSON leaves the value out: Go writes zeros of plain fields in protobuf, but not in JSON.
+/// Whether JSON omits the value: Go writes zeros of plain fields in protobuf, but not in JSON.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -198,7 +198,7 @@ fn push_items(
     depth: usize,
 ) -> Result<(), ProtobufError> {
     match (payload, schema.shape()) {
-        // Numbers may stand together in one field.
+        // Numbers may be packed in one field.
         (Payload::Bytes(packed), Shape::Integer(_)) => {
             for number in wire::varints(packed) {
                 let number = number.map_err(|_| ProtobufError::Malformed)?;
@@ -206,7 +206,7 @@ fn push_items(
             }
         }
         (payload, Shape::List(_)) => {
-            // A list of lists has a message of its own for each inner list.
+            // A list of lists has a separate message for each inner list.
             let mut inner = Vec::new();
             for field in wire::fields(payload.bytes().ok_or(ProtobufError::Malformed)?) {
                 let field = field.map_err(|_| ProtobufError::Malformed)?;
@@ -329,7 +329,7 @@ fn time(bytes: &[u8], microseconds: bool) -> Result<Value, ProtobufError> {
             _ => {}
         }
     }
-    // A message without fields is the time that is not set.
+    // A message without fields is an unset time.
     let Some(seconds) = seconds else {
         return Ok(Value::Null);
     };
@@ -342,7 +342,7 @@ fn time(bytes: &[u8], microseconds: bool) -> Result<Value, ProtobufError> {
     Ok(json!(time.strftime(format).to_string()))
 }
 
-/// Types whose JSON is of no one type: they wrap JSON, or one of several things.
+/// Types whose JSON has no single type: they wrap JSON, or one of several types.
 fn special(bytes: &[u8], name: &str, depth: usize) -> Result<Value, ProtobufError> {
     let Some(below) = depth.checked_sub(1) else {
         return Err(ProtobufError::Malformed);

@@ -1,6 +1,6 @@
-//! Fields whose zero means something: they are pointers in Go, and are sent only if they are set.
+//! Fields whose zero value is meaningful: they are pointers in Go, and are sent only if set.
 
-/// Names that are pointers wherever they are used with a meaning for zero, false or the empty text.
+/// Names that are pointers wherever zero, false or the empty text is meaningful.
 const ANYWHERE: &[&str] = &[
     "activeDeadlineSeconds",
     "adminAccess",
@@ -81,7 +81,7 @@ const HERE: &[(&str, &str)] = &[
     ("storage.v1.VolumeNodeResources", "count"),
 ];
 
-/// Whether the field is sent only if it is set, so that its zero is kept.
+/// Whether the field is sent only if set, so that its zero value is kept.
 pub(super) fn is_pointer(message: &str, field: &str) -> bool {
     ANYWHERE.contains(&field) || HERE.contains(&(message, field))
 }

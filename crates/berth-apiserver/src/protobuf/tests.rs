@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A message of these fields: texts and messages.
+/// A message with these fields: texts and messages.
 fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     assert!(bytes.len() < 128, "the length fits one byte");
     [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
@@ -119,7 +119,7 @@ fn bad_bodies_are_refused() {
     assert_eq!(error, "no kind \"Widget\" is registered for version \"v9\"");
 }
 
-/// Every message that the table names is a type of the schemas, or is inlined into one.
+/// Every message in the table is a type of the schemas, or is inlined into one.
 #[test]
 fn the_table_names_fields_that_exist() {
     let mut checked = 0;
@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// A kind without numbers would be read as if nothing were in it.
+/// A kind without field numbers would be decoded as empty.
 #[test]
 fn every_kind_has_the_numbers_of_its_fields() {
     let definitions = crate::schema::builtin_definitions();

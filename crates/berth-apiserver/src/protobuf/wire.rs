@@ -1,9 +1,9 @@
-//! The wire format: numbered fields of four kinds, one after another.
+//! The wire format: a sequence of numbered fields of four types.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// A body that ends in the middle of a field, or a kind that does not exist.
+/// A truncated body, or an unknown field type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -14,13 +14,13 @@ pub(super) struct Field<'a> {
     pub(super) payload: Payload<'a>,
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Payload<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
-    /// A text, some bytes, a message or several numbers.
+    /// A text, bytes, a message or packed numbers.
     Bytes(&'a [u8]),
 }
 
@@ -48,7 +48,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The fields of a message, up to the first that is broken.
+/// The fields of a message, up to the first invalid one.
 pub(super) fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, Broken>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -102,7 +102,7 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Broken> {
     Err(Broken)
 }
 
-/// Numbers that stand together in one field.
+/// Packed numbers in one field.
 pub(super) fn varints(mut bytes: &[u8]) -> impl Iterator<Item = Result<u64, Broken>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -116,7 +116,7 @@ pub(super) fn varints(mut bytes: &[u8]) -> impl Iterator<Item = Result<u64, Brok
     })
 }
 
-/// Bytes as JSON holds them.
+/// Bytes as encoded in JSON.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

@@ -16,7 +16,7 @@ use super::node::{Cursor, Definitions, Node, Schema, Shape};
 use super::{extension, markers};
 use crate::registry::{self, ResourceType};
 
-/// Where the definitions refer to each other.
+/// The prefix of references between definitions.
 pub(super) const REFERENCE_PREFIX: &str = "#/components/schemas/";
 
 static DEFINITIONS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(generate);
@@ -42,7 +42,7 @@ static SCHEMAS: LazyLock<BTreeMap<(String, String, String), Schema>> = LazyLock:
     schemas
 });
 
-/// Types that read their own JSON: a JSON schema cannot say what they take.
+/// Types with custom decoding: a JSON schema cannot express what they accept.
 fn special_shape(definition: &str) -> Option<Shape> {
     match definition.rsplit('.').next()? {
         "Quantity" => Some(Shape::Quantity),
@@ -59,7 +59,7 @@ impl Schema {
         SCHEMAS.get(&(group.to_owned(), version.to_owned(), kind.to_owned()))
     }
 
-    /// The schema of a resource type: built in, or one that says nothing.
+    /// The schema of a resource type: built in, or an unrestricted one.
     pub fn of(resource: &ResourceType) -> Schema {
         Schema::builtin(&resource.group, &resource.version, &resource.kind)
             .cloned()
@@ -96,7 +96,7 @@ pub(super) fn nodes() -> Arc<Definitions> {
     Arc::clone(&NODES)
 }
 
-/// The schemas of the API types, as they are published.
+/// The published schemas of the API types.
 fn published() -> BTreeMap<String, Value> {
     let settings = SchemaSettings::openapi3().with(|s| s.transforms.clear());
     let mut generator = settings.into_generator();

@@ -1,11 +1,11 @@
-//! Values in the one form in which Kubernetes keeps them: quantities in their shortest exact form, and no nulls.
+//! Converts values to the canonical form of Kubernetes: quantities in their shortest exact form, and no nulls.
 
 use berth_core::quantity;
 use serde_json::Value;
 
 use super::node::{Cursor, Schema, Shape};
 
-/// Brings the values of an object into their canonical form.
+/// Converts the values of an object to canonical form.
 pub(crate) fn canonicalize(value: &mut Value, schema: &Schema) {
     visit(value, schema.cursor());
 }

@@ -1,4 +1,4 @@
-//! Comparing an object with its schema: fields that are not known, and values of the wrong type.
+//! Compares an object with its schema: unknown fields, and values of the wrong type.
 //!
 //! The messages are those of a Kubernetes API server, which decodes JSON into Go structs.
 
@@ -12,13 +12,13 @@ use super::node::{Cursor, Schema, Shape};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TypeError {
-    /// Where the value is, such as `spec.containers[0].name`.
+    /// The path of the value, for example `spec.containers[0].name`.
     pub path: String,
-    /// The message, without the words about the kind that stand before it in an answer.
+    /// The message, without the kind that precedes it in a response.
     pub message: String,
 }
 
-/// The paths of the fields that the schema does not know, such as `spec.containers[0].foo`.
+/// The paths of the unknown fields, for example `spec.containers[0].foo`.
 pub fn unknown_fields(value: &Value, schema: &Schema) -> Vec<String> {
     let mut found = Vec::new();
     collect_unknown(value, schema.cursor(), &Path::ROOT, &mut found);
@@ -45,7 +45,7 @@ fn collect_unknown(value: &Value, cursor: Cursor<'_>, path: &Path<'_>, found: &m
     }
 }
 
-/// Where a value is. It is put into words only if something is to be said of the value, which is rare.
+/// The path of a value. It is formatted only if the value is reported, which is rare.
 struct Path<'p> {
     above: Option<&'p Path<'p>>,
     step: Step<'p>,
@@ -83,7 +83,7 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// The path in the words of Go's decoder, which leaves out positions in lists and keys of maps.
+    /// The path as written by Go's decoder, which omits list positions and map keys.
     fn go_text(&self) -> String {
         let above = self.above.map(Path::go_text).unwrap_or_default();
         match self.step {
@@ -93,8 +93,8 @@ impl<'p> Path<'p> {
     }
 }
 
-/// The schema below a field, where the field is known, preserved or part of an embedded object.
-/// A value of the wrong type has no unknown fields: it is reported as such.
+/// The schema of a field, if the field is known, preserved or part of an embedded object. A value of the wrong type has
+/// no unknown fields: it is reported as such.
 fn known_field<'a>(cursor: Cursor<'a>, name: &str) -> Option<Cursor<'a>> {
     let is_struct = matches!(cursor.shape(), Shape::Struct(_));
     let implied = cursor.preserves_unknown()
@@ -111,7 +111,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// Removes the fields that the schema does not know.
+/// Removes unknown fields.
 pub fn prune_unknown_fields(value: &mut Value, schema: &Schema) {
     prune(value, schema.cursor());
 }
@@ -130,8 +130,8 @@ fn prune(value: &mut Value, cursor: Cursor<'_>) {
     }
 }
 
-/// What is odd about the fields of an object, such as `unknown field "spec.foo"` or `duplicate field "data.a"`, in the
-/// order in which they stand in `document`: the object as it was sent, or empty if it was not sent whole.
+/// Unknown and duplicate fields of an object, for example `unknown field "spec.foo"` or `duplicate field "data.a"`, in
+/// the order of `document`: the object as sent, or empty if it was not sent as a whole.
 pub(crate) fn odd_fields(value: &Value, schema: &Schema, document: &[u8], has_duplicates: bool) -> Vec<String> {
     let mut unknown = unknown_fields(value, schema);
     let unknown_text = |path: &String| format!("unknown field \"{path}\"");
@@ -150,7 +150,7 @@ pub(crate) fn odd_fields(value: &Value, schema: &Schema, document: &[u8], has_du
     odd
 }
 
-/// The values that are not of their field's type. Null is of every type.
+/// The values that do not have their field's type. Null has every type.
 pub fn type_errors(value: &Value, schema: &Schema) -> Vec<TypeError> {
     let mut errors = Vec::new();
     let owner = schema.cursor().definition;
@@ -202,7 +202,7 @@ fn collect_type_errors(
 enum Problem {
     /// The value has another JSON type than the field.
     Mismatch,
-    /// The value has the right JSON type, and cannot be understood.
+    /// The value has the right JSON type, but is invalid.
     Message(String),
 }
 
@@ -231,7 +231,7 @@ fn fits(number: &Number, bits: u8) -> bool {
     number.as_i64().is_some_and(|n| range.contains(&n))
 }
 
-/// What Go's decoder calls the type of a value.
+/// The name of a value's type in Go's decoder.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -260,7 +260,7 @@ fn mismatch(value: &Value, cursor: Cursor<'_>, owner: Option<&str>, go_path: &st
     }
 }
 
-/// The Go type of a field, as far as the schema tells.
+/// The Go type of a field, as far as the schema shows it.
 fn go_type(cursor: Cursor<'_>) -> String {
     match cursor.shape() {
         Shape::String => "string".to_owned(),
@@ -269,7 +269,7 @@ fn go_type(cursor: Cursor<'_>) -> String {
         Shape::Boolean => "bool".to_owned(),
         Shape::Integer(bits) => format!("int{bits}"),
         Shape::Number => "float64".to_owned(),
-        // The decoder of this type reads an integer or a string by itself.
+        // The decoder of this type accepts an integer or a string.
         Shape::IntOrString => "int32".to_owned(),
         Shape::Quantity => "resource.Quantity".to_owned(),
         Shape::Map(_) => format!("map[string]{}", go_type(cursor.field_or_any(""))),
@@ -300,7 +300,7 @@ fn is_quantity(text: &str) -> bool {
 
 /// Why a text is not base64, with the position where Go's decoder stops.
 fn base64_error(text: &str) -> Option<String> {
-    // Line breaks are no part of the encoding.
+    // Line breaks are not part of the encoding.
     let letters: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !"\r\n".contains(*c)).collect();
     let padding = letters.iter().rev().take_while(|(_, c)| *c == '=').count();
     let body = &letters[..letters.len() - padding];

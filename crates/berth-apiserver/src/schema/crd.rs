@@ -14,8 +14,8 @@ pub enum CustomSchemaError {
 }
 
 impl Schema {
-    /// The schema of one version of a CustomResourceDefinition (an element of `spec.versions`).
-    /// `apiVersion`, `kind` and `metadata` are those of every object, whatever the definition says of them.
+    /// The schema of one version of a CustomResourceDefinition (an element of `spec.versions`). `apiVersion`, `kind`
+    /// and `metadata` are those of every object, whatever the definition says about them.
     pub fn from_crd_version(version: &Value) -> Result<Schema, CustomSchemaError> {
         let json = &version["schema"]["openAPIV3Schema"];
         if !json.is_object() {

@@ -1,4 +1,4 @@
-//! The fields of a JSON document in the order in which they are written, those that are there twice included.
+//! The fields of a JSON document in written order, including duplicates.
 //!
 //! A decoded object has neither, and Kubernetes reports both.
 
@@ -8,7 +8,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Whether some field is written twice. Cheap: nothing is kept.
+/// Whether any field is written twice. Cheap: nothing is kept.
 pub(crate) fn has_duplicates(document: &[u8], decoded: &Value) -> bool {
     let mut counter = Counter(0);
     let mut deserializer = serde_json::Deserializer::from_slice(document);
@@ -33,7 +33,7 @@ impl<'de> DeserializeSeed<'de> for &mut Counter {
     }
 }
 
-/// A value without parts is passed over.
+/// A value without parts is skipped.
 macro_rules! skip_scalars {
     () => {
         fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for &mut Counter {
     }
 }
 
-/// The paths of all fields, in order. The flag says whether the field was there before.
+/// The paths of all fields, in order. The flag is whether the field is a duplicate.
 pub(crate) fn fields(document: &[u8]) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     let walker = Walker {

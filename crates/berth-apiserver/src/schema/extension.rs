@@ -1,5 +1,5 @@
-//! Fields that this API has beyond the published types: storage pools in a CSIDriver's status, the size of an inline
-//! CSI volume, and the older name of a class's binding mode.
+//! Fields that this API has in addition to the published types: storage pools in a CSIDriver's status, the size of an
+//! inline CSI volume, and the older name of a class's binding mode.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
     add_storage(definitions);
 }
 
-/// The status of a driver, down to its pools.
+/// The status of a driver, including its pools.
 fn add_storage(definitions: &mut BTreeMap<String, Value>) {
     definitions.insert(
         format!("{STORAGE}CSIDriverStatus"),

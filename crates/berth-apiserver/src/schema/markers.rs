@@ -1,6 +1,6 @@
-//! How lists and maps of the built-in types merge: the markers that the generated schemas lack.
+//! How lists and maps of the built-in types merge: markers that the generated schemas lack.
 //!
-//! A list that is not named here is one value, to server-side apply and to strategic merge patch alike.
+//! A list that is not listed here is atomic for both server-side apply and strategic merge patch.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 enum Patch {
     /// It replaces the list, or merges the struct.
     Plain,
-    /// It merges the list; elements are told apart by this field, or by value if it is empty.
+    /// It merges the list; elements are identified by this field, or by value if it is empty.
     Merge(&'static str),
-    /// It merges the list, and within each element keeps only the keys that `$retainKeys` names.
+    /// It merges the list, and within each element keeps only the keys listed in `$retainKeys`.
     MergeRetainKeys(&'static str),
 }
 use Patch::{Merge, MergeRetainKeys, Plain};
@@ -184,7 +184,7 @@ const OTHERS: &[(&str, &str, List, Patch)] = &[
     ("io.k8s.api.discovery.v1.Endpoint", "addresses", Set, Plain),
 ];
 
-/// Types whose objects are one value to server-side apply.
+/// Types whose objects are atomic for server-side apply.
 const ATOMIC_TYPES: &[&str] = &[
     "io.k8s.api.core.v1.ConfigMapKeySelector",
     "io.k8s.api.core.v1.EndpointAddress",
@@ -207,20 +207,20 @@ const ATOMIC_TYPES: &[&str] = &[
     "io.k8s.api.networking.v1.ServiceBackendPort",
 ];
 
-/// Maps that are one value to server-side apply, by definition and field.
+/// Maps that are atomic for server-side apply, by definition and field.
 const ATOMIC_MAPS: &[(&str, &str)] = &[
     ("io.k8s.api.core.v1.PodSpec", "nodeSelector"),
     ("io.k8s.api.core.v1.ReplicationControllerSpec", "selector"),
     ("io.k8s.api.core.v1.ServiceSpec", "selector"),
 ];
 
-/// Fields that merge although the objects of their type are one value elsewhere.
+/// Fields that merge although the objects of their type are atomic elsewhere.
 const GRANULAR: &[(&str, &str)] = &[("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef")];
 
-/// Structs in which strategic merge patch keeps only the keys that `$retainKeys` names.
+/// Structs in which strategic merge patch keeps only the keys listed in `$retainKeys`.
 const RETAIN_KEYS: &[(&str, &str)] = &[("io.k8s.api.apps.v1.DeploymentSpec", "strategy")];
 
-/// Defaults of fields that are keys of a list: an element may leave them out and still be found.
+/// Defaults of fields that are list keys: an element may omit them and is still found.
 const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
     ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
     ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
@@ -297,7 +297,7 @@ fn mark_list(definitions: &mut BTreeMap<String, Value>, definition: &str, field:
     }
 }
 
-/// Lists without a marker are said to be atomic, so that a client need not know the default.
+/// Lists without a marker are marked as atomic, so that a client need not know the default.
 fn mark_plain_lists(definitions: &mut BTreeMap<String, Value>) {
     for definition in definitions.values_mut() {
         let Some(Value::Object(properties)) = definition.get_mut("properties") else {
@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// A typing error in a table would silently mark nothing.
+    /// A typo in a table would silently mark nothing.
     #[test]
     fn every_marker_has_its_field() {
         let definitions = builtin_definitions();

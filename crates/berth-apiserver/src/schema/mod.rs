@@ -1,10 +1,9 @@
-//! Schemas: what the fields of each kind are, and how they merge.
+//! Schemas: the fields of each kind, and how they merge.
 //!
-//! One tree serves field validation, strategic merge patch, server-side apply and the OpenAPI documents,
-//! so that they cannot disagree. The trees of the built-in kinds come from the published API types; what
-//! those lack (list types, merge keys, a few fields of our own) is added from small tables. The tree of a
-//! custom resource comes from its definition. Nothing here looks at stored objects or at semantics:
-//! "must be positive" is for admission to say.
+//! One tree serves field validation, strategic merge patch, server-side apply and the OpenAPI documents, so that they
+//! cannot disagree. The trees of the built-in kinds come from the published API types; what those lack (list types,
+//! merge keys, a few fields of our own) is added from small tables. The tree of a custom resource comes from its
+//! definition. Stored objects and semantics are out of scope here: admission checks rules like "must be positive".
 
 mod builtin;
 mod canonical;

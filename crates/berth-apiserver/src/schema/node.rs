@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// The schema of one kind of objects.
+/// The schema of one kind of object.
 #[derive(Debug, Clone)]
 pub struct Schema {
     pub(super) definitions: Arc<Definitions>,
@@ -21,15 +21,15 @@ pub(super) struct Definitions {
 /// What a value may look like.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
-    /// Anything: the schema says nothing.
+    /// Anything: unrestricted.
     Any,
     String,
-    /// A string of base64.
+    /// A base64 string.
     Bytes,
-    /// A string of RFC 3339.
+    /// An RFC 3339 string.
     Time,
     Boolean,
-    /// An integer of so many bits.
+    /// An integer of this many bits.
     Integer(u8),
     Number,
     IntOrString,
@@ -39,28 +39,28 @@ pub(crate) enum Shape {
     /// An object with free keys.
     Map(Box<Node>),
     List(Box<Node>),
-    /// The definition of that name.
+    /// A reference to the definition with that name.
     Reference(String),
 }
 
-/// How the elements of a list are told apart.
+/// How list elements are identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListType {
-    /// The list is one value.
+    /// The list is atomic.
     Atomic,
-    /// Elements are told apart by their value.
+    /// By their value.
     Set,
-    /// Elements are told apart by the values of these fields.
+    /// By the values of these fields.
     Map(Vec<String>),
 }
 
-/// One place in the tree: its shape, and the markers that the field carries.
+/// One node of the tree: its shape, and the markers of the field.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(super) shape: Shape,
     pub(super) required: BTreeSet<String>,
     pub(super) list_type: Option<ListType>,
-    /// Whether an object is one value; the type's own word counts where the field says nothing.
+    /// Whether an object is atomic; the type's marker applies if the field has none.
     pub(super) atomic: Option<bool>,
     pub(super) preserve_unknown: bool,
     pub(super) embedded_resource: bool,
@@ -113,7 +113,7 @@ fn strings(json: &Value) -> Vec<String> {
     items.filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-/// The name of the definition that a `$ref`, plain or within `allOf`, points to.
+/// The name of the definition that a `$ref`, direct or within `allOf`, refers to.
 pub(super) fn reference_name(json: &Value) -> Option<&str> {
     let reference = json["$ref"]
         .as_str()
@@ -160,13 +160,13 @@ fn object_shape(json: &Value) -> Shape {
     match &json["additionalProperties"] {
         elements @ Value::Object(_) => Shape::Map(Box::new(Node::from_json(elements))),
         Value::Bool(true) => Shape::Map(Box::new(Node::of(Shape::Any))),
-        // An object without known fields: nothing is known to be allowed in it.
+        // An object without known fields: no field is known to be allowed in it.
         _ => Shape::Struct(BTreeMap::new()),
     }
 }
 
 impl Schema {
-    /// A schema that says nothing: any field is known, lists are single values.
+    /// An unrestricted schema: any field is known, lists are atomic.
     pub fn untyped() -> Self {
         Schema {
             definitions: Arc::new(Definitions::default()),
@@ -184,9 +184,9 @@ impl Schema {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     definitions: &'a Definitions,
-    /// The node as the field declares it: it carries the field's markers.
+    /// The node as declared by the field: it has the field's markers.
     declared: &'a Node,
-    /// The node that the declaration refers to in the end.
+    /// The node that the declaration finally refers to.
     resolved: &'a Node,
     /// The name of the definition, if there is one.
     pub(crate) definition: Option<&'a str>,
@@ -196,7 +196,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn new(definitions: &'a Definitions, declared: &'a Node) -> Self {
         let mut resolved = declared;
         let mut definition = None;
-        // A chain of references longer than this is a cycle of names, which says nothing of a shape.
+        // A longer chain of references is a cycle, which has no shape.
         for _ in 0..8 {
             let Shape::Reference(name) = &resolved.shape else {
                 break;
@@ -220,7 +220,7 @@ impl<'a> Cursor<'a> {
         &self.resolved.shape
     }
 
-    /// The schema of a field, if the schema knows it. Below a place without schema, every field is known.
+    /// The schema of a field, if it is known. Below a node without a schema, every field is known.
     pub(crate) fn field(&self, name: &str) -> Option<Cursor<'a>> {
         match &self.resolved.shape {
             Shape::Struct(fields) => fields.get(name).map(|node| Cursor::new(self.definitions, node)),
@@ -230,7 +230,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The schema of a field, or one that says nothing.
+    /// The schema of a field, or an unrestricted one.
     pub(crate) fn field_or_any(&self, name: &str) -> Cursor<'a> {
         self.field(name).unwrap_or(Cursor::any())
     }
@@ -243,7 +243,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A place of which nothing is known.
+    /// An unrestricted node.
     pub(crate) fn any() -> Cursor<'static> {
         static ANY: std::sync::LazyLock<(Definitions, Node)> =
             std::sync::LazyLock::new(|| (Definitions::default(), Node::of(Shape::Any)));
@@ -255,7 +255,7 @@ impl<'a> Cursor<'a> {
         self.declared.atomic.or(self.resolved.atomic).unwrap_or(false)
     }
 
-    /// How elements of the list are told apart: atomic unless the schema says otherwise.
+    /// How list elements are identified: atomic unless the schema says otherwise.
     pub(crate) fn list_type(&self) -> &'a ListType {
         let declared = self.declared.list_type.as_ref();
         declared
@@ -271,7 +271,7 @@ impl<'a> Cursor<'a> {
         self.declared.embedded_resource || self.resolved.embedded_resource
     }
 
-    /// The field by which strategic merge patch tells elements apart, where it merges the list.
+    /// The field by which strategic merge patch identifies elements, if it merges the list.
     pub(crate) fn patch_merge_key(&self) -> Option<&'a str> {
         self.declared.patch_merge_key.as_deref()
     }

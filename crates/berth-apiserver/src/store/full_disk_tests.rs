@@ -1,4 +1,4 @@
-//! Disks that are full for a while: every write is stored or refused, and the file holds the stored ones and nothing else.
+//! Disks that are temporarily full: every write is stored or refused, and the file contains exactly the stored ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,14 +10,14 @@ use serde_json::json;
 use super::super::{Expect, Limits, PageQuery, Store};
 use super::*;
 
-/// What goes wrong on a disk.
+/// A disk fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// Nothing.
     None,
     /// The file cannot grow.
     Full,
-    /// Everything is written, and then the disk says that it was not.
+    /// Everything is written, and then the disk reports that it was not.
     Sync,
 }
 
@@ -106,7 +106,7 @@ fn shown(store: &Store) -> Found {
     objects.iter().map(entry).collect()
 }
 
-/// What somebody finds who opens a copy of the disk.
+/// What is found when a copy of the disk is opened.
 fn stored(disk: &Disk) -> Found {
     let (_, snapshot) = RedbJournal::load(Disk::of(disk.bytes()).open()).unwrap();
     let entry = |(_, object): &(Arc<str>, Object)| (object.key().to_string(), object.version());
@@ -136,7 +136,7 @@ fn a_disk_that_has_room_again_takes_writes_again_and_holds_no_refused_one() {
         let was_down = store.failure().is_some();
         for _ in 0..=below(3) {
             let key = format!("ns/{}", below(12));
-            // Now and then more than the file has room for.
+            // Occasionally more than the file has room for.
             let filling = "x".repeat((below(40) * below(20) * 400) as usize);
             let value = json!({"metadata": {"name": key}, "filling": filling});
             let known = store.latest("pods", &key);

@@ -1,4 +1,4 @@
-//! What the store asks of persistence, and nothing about how it is done.
+//! The interface for persistence, independent of its implementation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ pub struct Record {
     pub event: Arc<Event>,
 }
 
-/// Everything a journal holds when it is opened.
+/// The content of a journal when it is opened.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     /// The version of the last change.
     pub version: u64,
-    /// The version of the last change of each table, deletions included.
+    /// The version of the last change of each table, including deletions.
     pub tables: BTreeMap<Arc<str>, u64>,
-    /// All live objects with the table that each belongs to.
+    /// All live objects with their tables.
     pub objects: Vec<(Arc<str>, Object)>,
 }
 
-/// A write could not be made durable, and nobody has seen it. Later ones can be: a disk that was full may have room again.
+/// A write could not be made durable, and no one has seen it. Later ones can be: a full disk may have room again.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the change was not stored: {0}")]
 pub struct JournalError(pub String);
 
-/// Keeps changes across a crash.
+/// Preserves changes across a crash.
 ///
-/// A journal belongs to one thread. `commit` returns only when every record of the batch would survive the end of
-/// the process at that very moment; on an error none of them may ever show as half a batch. After an error the next `commit` starts
-/// from what was durable before the batch that failed.
+/// A journal belongs to one thread. `commit` returns only when every record of the batch would survive the end of the process at
+/// that moment; after an error, the batch must never be partially visible. The next `commit` then starts from what was durable
+/// before the failed batch.
 pub trait Journal: Send {
     /// Makes all records of the batch durable, in order, as one transaction.
     ///

@@ -1,15 +1,16 @@
-//! The versioned store: objects under one growing counter, lists as of a version, watches, and a journal.
+//! The versioned store: objects under one increasing counter, lists as of a version, watches, and a journal.
 //!
-//! The store knows tables, keys and JSON bodies. It knows nothing of kinds, HTTP or time, and it needs no runtime:
-//! every call is synchronous, and the waits that exist have both a blocking and an async form.
+//! The store handles tables, keys and JSON bodies. It does not depend on kinds, HTTP or time, and it needs no runtime:
+//! every call is synchronous, and operations that wait have both a blocking and an async form.
 //!
 //! ```text
 //!  writer --put/delete--> staged (writers see it) --journal thread--> durable --publish--> readers and watchers
 //!                          \------------------- no journal: at once -------------------/
 //! ```
 //!
-//! A change is shown to readers only once it is durable, so nothing that anybody saw can be lost in a crash. Writers
-//! check their preconditions against staged changes too, so that the journal can commit many writes at once.
+//! A change becomes visible to readers only once it is durable, so nothing that was ever visible can be lost in a
+//! crash. Writers check their preconditions against staged changes too, so that the journal can commit many writes at
+//! once.
 
 mod journal;
 mod object;
@@ -33,18 +34,18 @@ pub use watch::{Batch, Watch};
 pub use writer::Ticket;
 use writer::{Durable, JournalThread};
 
-/// How much of the past a store keeps, per table.
+/// How much history a store keeps, per table.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Changes kept per table. A watcher that is further behind than this is ended.
+    /// Number of changes kept per table. A watcher that is further behind is ended.
     pub history_events: usize,
-    /// Bytes of object bodies kept per table for the same purpose.
+    /// Bytes of object bodies kept per table for history.
     pub history_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 16,384 changes are several seconds of the fastest writer that was measured, and minutes of a busy cluster;
-    /// 64 MiB is what they weigh at 4 KiB an object, the size of a large pod.
+    /// 16,384 changes are several seconds of the fastest measured writer, and minutes of a busy cluster; 64 MiB is
+    /// their size at 4 KiB per object, the size of a large pod.
     fn default() -> Self {
         Self {
             history_events: 16_384,
@@ -53,17 +54,17 @@ impl Default for Limits {
     }
 }
 
-/// The past that was asked for is gone.
+/// The requested history is no longer available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {requested} ({oldest})")]
 pub struct Compacted {
-    /// The version that was asked for.
+    /// The requested version.
     pub requested: u64,
     /// The oldest version that can still be read.
     pub oldest: u64,
 }
 
-/// What must hold for a write to go through.
+/// The precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// The object does not exist.
@@ -81,10 +82,10 @@ pub enum WriteError {
     /// No object with this key exists.
     #[error("the object does not exist")]
     NotFound,
-    /// The object is at another version than expected.
+    /// The object has another version than expected.
     #[error("the object is at version {current}")]
     Conflict {
-        /// The version it is at.
+        /// Its current version.
         current: u64,
     },
     /// The object cannot be encoded.
@@ -101,25 +102,25 @@ pub struct PageQuery<'a> {
     pub after: Option<&'a str>,
     /// At most this many objects.
     pub limit: usize,
-    /// The state at this version; the current one if absent.
+    /// The state at this version; the current one if `None`.
     pub at: Option<u64>,
-    /// Whether to count what comes after the page.
+    /// Whether to count the objects after the page.
     pub counting: Counting,
 }
 
-/// Whether a page says how many objects come after it. Counting looks at all of them.
+/// Whether a page includes the number of objects after it. Counting walks all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// Only whether there are any.
     No,
     /// They are counted.
     Yes,
-    /// The page before said so: this many come after it.
+    /// Known from the previous page: this many come after it.
     Known(usize),
 }
 
 impl<'a> PageQuery<'a> {
-    /// Everything that is there now under a prefix.
+    /// All current objects under a prefix.
     pub fn all(prefix: &'a str) -> Self {
         Self {
             prefix,
@@ -136,21 +137,21 @@ impl<'a> PageQuery<'a> {
 pub struct Page {
     /// The objects in the order of their keys.
     pub objects: Vec<Arc<Object>>,
-    /// The version that the page shows.
+    /// The version of the page.
     pub version: u64,
-    /// The key to go on after, if there is more.
+    /// The key to continue after, if there is more.
     pub next: Option<Arc<str>>,
-    /// How many objects come after this page. Without counting, one stands for any number.
+    /// Number of objects after this page. Without counting, one means any number.
     pub remaining: usize,
 }
 
-/// An object's place: its table and its key there.
+/// The location of an object: its table and its key.
 pub type Place = (Arc<str>, Arc<str>);
 
 #[derive(Default)]
 struct State {
     tables: HashMap<Arc<str>, Table>,
-    /// The last version given to a write, staged ones included.
+    /// The last version assigned to a write, including staged ones.
     assigned: u64,
     /// The last version that readers see.
     visible: u64,
@@ -164,19 +165,19 @@ struct State {
 
 struct Shared {
     state: Mutex<State>,
-    /// Tells the journal thread that the queue has work or that the store is closing.
+    /// Signals the journal thread that the queue has work or that the store is closing.
     work: Condvar,
-    /// Tells blocked writers that `State::durable` moved.
+    /// Signals blocked writers that `State::durable` advanced.
     settled: Condvar,
-    /// Tells async writers that `State::durable` moved.
+    /// Signals async writers that `State::durable` advanced.
     progress: tokio::sync::watch::Sender<Durable>,
     limits: Limits,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock is held can only come from running out of memory; the state stays consistent
-        // because each change is applied by calls that do not fail half-way.
+        // A panic while the lock is held can only come from running out of memory; the state remains consistent because
+        // each change is applied by calls that do not fail halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -198,7 +199,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// A store that lives and dies with the process.
+    /// A store in memory, lost with the process.
     pub fn in_memory(limits: Limits) -> Self {
         Self {
             shared: Arc::new(Self::shared(Snapshot::default(), limits)),
@@ -206,7 +207,7 @@ impl Store {
         }
     }
 
-    /// A store on a file in a directory, which is created if it is not there.
+    /// A store in a file in a directory, which is created if it does not exist.
     ///
     /// # Errors
     /// If the file cannot be opened or is damaged.
@@ -215,7 +216,7 @@ impl Store {
         Self::with_journal(Box::new(journal), snapshot, limits)
     }
 
-    /// A store on any journal, starting from what that journal held.
+    /// A store on any journal, starting from the journal's content.
     ///
     /// # Errors
     /// If the journal's thread cannot be started.
@@ -257,22 +258,22 @@ impl Store {
         self.shared.lock().visible
     }
 
-    /// Whether changes cannot be stored at the moment, and why.
+    /// Why changes cannot be stored at the moment, if so.
     pub fn failure(&self) -> Option<JournalError> {
         self.shared.lock().durable.failed.clone()
     }
 
-    /// The object as readers see it.
+    /// The object as visible to readers.
     pub fn get(&self, table: &str, key: &str) -> Option<Arc<Object>> {
         self.shared.lock().tables.get(table)?.get(key).cloned()
     }
 
-    /// The object as the next writer finds it: with changes that are not durable yet.
+    /// The object as the next writer finds it: including changes that are not durable yet.
     pub fn latest(&self, table: &str, key: &str) -> Option<Arc<Object>> {
         self.shared.lock().tables.get(table)?.latest(key).cloned()
     }
 
-    /// All objects of a table as the next writer finds them, in no order.
+    /// All objects of a table as the next writer finds them, unordered.
     pub fn latest_all(&self, table: &str) -> Vec<Arc<Object>> {
         self.shared
             .lock()
@@ -282,12 +283,12 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// Writes an object. Its version is put into the body.
+    /// Writes an object. Its version is written into the body.
     ///
-    /// The write is done once the ticket says so.
+    /// The write is complete once the ticket confirms it.
     ///
     /// # Errors
-    /// If `expect` does not hold.
+    /// If `expect` is not met.
     pub fn put(&self, table: &str, key: &str, expect: Expect, value: Value) -> Result<Ticket, WriteError> {
         let state = self.shared.lock();
         let previous = state.check(table, key, expect)?;
@@ -299,10 +300,10 @@ impl Store {
         Ok(self.stage(state, table, Event { kind, object, previous }))
     }
 
-    /// Deletes an object. `last` is the state to show to watchers as its last one.
+    /// Deletes an object. `last` is its final state for watchers.
     ///
     /// # Errors
-    /// If the object is not at `version`.
+    /// If the object does not have `version`.
     pub fn delete(&self, table: &str, key: &str, version: u64, last: Value) -> Result<Ticket, WriteError> {
         let state = self.shared.lock();
         let previous = state
@@ -347,7 +348,7 @@ impl Store {
     /// One page of a table.
     ///
     /// # Errors
-    /// If `query.at` is older than the history reaches.
+    /// If `query.at` is older than the history.
     pub fn list(&self, table: &str, query: &PageQuery<'_>) -> Result<Page, Compacted> {
         let state = self.shared.lock();
         match state.tables.get(table) {
@@ -361,10 +362,10 @@ impl Store {
         }
     }
 
-    /// Follows a table from a version on: every change after `from` comes exactly once.
+    /// Follows a table from a version on: every change after `from` is delivered exactly once.
     ///
     /// # Errors
-    /// If `from` is older than the history reaches.
+    /// If `from` is older than the history.
     pub fn watch(&self, table: &str, from: u64) -> Result<Watch, Compacted> {
         let mut state = self.shared.lock();
         let name = state.table_name(table);
@@ -381,7 +382,7 @@ impl Store {
         Ok((events, state.visible))
     }
 
-    /// The objects that name `uid` as an owner.
+    /// The objects with `uid` as an owner.
     pub fn dependents(&self, uid: &str) -> Vec<Place> {
         self.shared
             .lock()
@@ -391,7 +392,7 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// The tables that hold or held objects, with how many there are now.
+    /// The tables that contain or contained objects, with their current number.
     pub fn tables(&self) -> Vec<(Arc<str>, usize)> {
         let state = self.shared.lock();
         let mut tables: Vec<_> = state

@@ -1,9 +1,9 @@
-//! An object as the store keeps it: its JSON, and the few parts of its metadata that are asked for often.
+//! A stored object: its JSON, and the few parts of its metadata that are read often.
 //!
-//! The body is kept as bytes, not as a tree: a list is then a copy of bytes, a watch event is encoded once for all
-//! watchers, and an object costs little more than its JSON. Whoever changes an object decodes it first.
+//! The body is stored as bytes, not as a tree: a list is then a copy of bytes, a watch event is encoded once for all
+//! watchers, and an object takes little more than its JSON. To change an object, decode it first.
 //!
-//! The kind and the version of the API stand first in the body, because the elements of a list go without them.
+//! Kind and API version come first in the body, because list elements omit them.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// One version of one object. Never changed once made.
+/// One version of one object. Immutable.
 #[derive(Debug)]
 pub struct Object {
     key: Arc<str>,
     version: u64,
     body: Bytes,
-    /// Where the rest of the body begins: behind the kind and the version of the API. 0 if they are not at its beginning.
+    /// The offset of the rest of the body, after kind and API version. 0 if it does not start with them.
     rest: usize,
     uid: Box<str>,
     labels: Box<[(Box<str>, Box<str>)]>,
@@ -42,7 +42,7 @@ struct Head {
 }
 
 impl Head {
-    /// The beginning of a body: the kind and the version of the API.
+    /// The start of a body: kind and API version.
     fn text(kind: &str, api_version: &str) -> String {
         format!(
             "{{\"kind\":{},\"apiVersion\":{}",
@@ -67,10 +67,10 @@ struct HeadOwner {
 }
 
 impl Object {
-    /// Writes `version` into the object's metadata and encodes it.
+    /// Writes `version` to the object's metadata and encodes it.
     ///
     /// # Errors
-    /// If the metadata is not shaped like that of a Kubernetes object.
+    /// If the metadata does not have the structure of a Kubernetes object.
     pub fn encode(key: Arc<str>, version: u64, mut value: Value) -> Result<Self, DecodeError> {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".into(), Value::String(version.to_string()));
@@ -103,7 +103,7 @@ impl Object {
         })
     }
 
-    /// Takes an object back from its bytes, as a journal kept them.
+    /// Decodes an object from the bytes of a journal.
     ///
     /// # Errors
     /// If the bytes are not the JSON of an object.
@@ -151,7 +151,7 @@ impl Object {
         &self.body
     }
 
-    /// The body from behind its kind and the version of its API on: `,"metadata":...}`. `None` if it does not begin with them.
+    /// The body after its kind and API version: `,"metadata":...}`. `None` if it does not start with them.
     pub fn body_without_kind(&self) -> Option<Bytes> {
         (self.rest > 0 && self.body.get(self.rest) == Some(&b',')).then(|| self.body.slice(self.rest + 1..))
     }
@@ -188,7 +188,7 @@ impl Object {
 
     /// The whole object as a tree.
     pub fn value(&self) -> Value {
-        // The body came from a `Value` or was checked on load, so this cannot fail; null is the honest "nothing".
+        // The body came from a `Value` or was validated on load, so this cannot fail; null means "nothing".
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
@@ -199,7 +199,7 @@ impl Object {
     }
 }
 
-/// The object as JSON with its kind and the version of its API first, and where they end.
+/// The object as JSON with kind and API version first, and where they end.
 fn encode_body(value: &mut Value) -> Result<(Vec<u8>, usize), serde_json::Error> {
     let texts = ["kind", "apiVersion"].map(|name| value.get(name).and_then(Value::as_str).map(str::to_owned));
     let ([Some(kind), Some(api_version)], Some(fields)) = (texts, value.as_object_mut()) else {
@@ -209,7 +209,7 @@ fn encode_body(value: &mut Value) -> Result<(Vec<u8>, usize), serde_json::Error>
     fields.remove("apiVersion");
     let mut body = Head::text(&kind, &api_version).into_bytes();
     let rest = body.len();
-    // The rest begins with a brace, where the separator of the fields has to be.
+    // The rest starts with a brace, where the field separator must be.
     serde_json::to_writer(&mut body, fields)?;
     match body.get_mut(rest) {
         Some(brace) if !fields.is_empty() => *brace = b',',
@@ -221,7 +221,7 @@ fn encode_body(value: &mut Value) -> Result<(Vec<u8>, usize), serde_json::Error>
     Ok((body, rest))
 }
 
-/// Walks down a path of map keys and skips everything beside it.
+/// Follows a path of map keys and skips everything else.
 struct PathSeed<'a>(&'a [&'a str]);
 
 impl<'de> DeserializeSeed<'de> for PathSeed<'_> {

@@ -1,7 +1,7 @@
-//! Power cuts: what was written since the last sync may be there, missing or torn, in any combination.
+//! Power cuts: writes since the last sync may be present, missing or torn, in any combination.
 //!
-//! A process that is killed leaves the page cache behind, so killing cannot show a missing sync. This disk can: it
-//! keeps every write, and a cut at any moment makes an image from what was synced and a random part of the rest.
+//! A killed process leaves the page cache behind, so killing cannot reveal a missing sync. This disk can: it records
+//! every write, and a cut at any moment produces an image from what was synced and a random part of the rest.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +34,7 @@ fn apply(image: &mut Vec<u8>, step: &Step) {
     }
 }
 
-/// A disk in memory that remembers how it came to hold what it holds.
+/// A disk in memory that records its history.
 #[derive(Debug, Clone, Default)]
 struct Disk {
     state: Arc<Mutex<(Vec<u8>, Vec<Step>)>>,
@@ -96,7 +96,7 @@ impl Random {
     }
 }
 
-/// What a cut after `steps` leaves behind.
+/// The image after a cut after `steps`.
 fn cut(log: &[Step], steps: usize, random: &mut Random) -> Vec<u8> {
     let log = &log[..steps];
     let synced = log
@@ -105,7 +105,7 @@ fn cut(log: &[Step], steps: usize, random: &mut Random) -> Vec<u8> {
         .map_or(0, |at| at + 1);
     let mut image = Vec::new();
     log[..synced].iter().for_each(|step| apply(&mut image, step));
-    // Now and then everything got through, as when only the process ends.
+    // Occasionally everything was written, as when only the process ends.
     let choices = if random.below(4) == 0 { 1 } else { 3 };
     for step in &log[synced..] {
         match (step, random.below(choices)) {
@@ -133,7 +133,7 @@ fn object(key: &str, version: u64) -> Arc<Object> {
     Arc::new(Object::encode(key.into(), version, value).unwrap())
 }
 
-/// Random batches: the objects by version, and how many steps of the disk each version took to be durable.
+/// Random batches: the objects by version, and the number of disk steps after which each version was durable.
 fn write_batches(journal: &mut RedbJournal, disk: &Disk, random: &mut Random) -> (Vec<State>, Vec<usize>) {
     let mut states = vec![State::new()];
     let mut durable_at = vec![disk.steps()];

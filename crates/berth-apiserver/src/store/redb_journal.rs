@@ -1,9 +1,9 @@
 //! The journal on redb: one file, one transaction per batch.
 //!
-//! Why redb: it is a copy-on-write B-tree in Rust alone (no C, nothing to build), a commit flips between two roots
-//! that carry checksums, so that a torn write leaves the state before it, and `Durability::Immediate` returns only
-//! after fsync. What it does not do is notice a record that went bad after it was written, so each record carries
-//! a checksum here, and a digest over all records shows when one is missing.
+//! Why redb: it is a copy-on-write B-tree in pure Rust (no C, no build step), a commit switches between two checksummed
+//! roots, so that a torn write leaves the previous state, and `Durability::Immediate` returns only after fsync. It does
+//! not detect a record that was corrupted after it was written, so each record has a checksum here, and a digest over
+//! all records reveals a missing one.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,9 +22,9 @@ const OBJECTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("
 const TABLES: TableDefinition<'_, &str, u64> = TableDefinition::new("tables");
 const STATE: TableDefinition<'_, &str, u64> = TableDefinition::new("state");
 
-/// The layout of the records below. A file of another layout is refused, not guessed at.
+/// The layout of the records below. A file with another layout is refused.
 const FORMAT: u64 = 1;
-/// Version and checksum in front of each body.
+/// Version and checksum before each body.
 const HEADER_BYTES: usize = 16;
 const FILE_NAME: &str = "objects.redb";
 
@@ -45,7 +45,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file holds something other than what was written to it.
+    /// The content of the file is not what was written to it.
     #[error(
         "{path} is damaged: {reason}. Nothing was changed; restore the file from a copy, or move it away to start empty"
     )]
@@ -109,7 +109,7 @@ impl From<std::io::Error> for FileError {
     }
 }
 
-/// What the records add up to, whatever their order.
+/// The sum over all records, independent of their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Digest {
     records: u64,
@@ -133,14 +133,14 @@ type Open = Box<dyn Fn() -> Result<Database, FileError> + Send>;
 
 /// A journal in one redb file.
 ///
-/// redb takes nothing more after an I/O error, such as a full disk, until its file is opened again; that is done before the next
-/// batch. The batch that failed was refused, and yet may be in the file: then the next one takes it back.
+/// After an I/O error, such as a full disk, redb accepts nothing more until its file is reopened; that is done before the next
+/// batch. The failed batch was refused, and yet may be in the file: then the next one reverts it.
 pub struct RedbJournal {
     open: Open,
     /// `None` after a failure.
     database: Option<Database>,
     digest: Digest,
-    /// Batches that failed, of which the file may hold one.
+    /// Failed batches, one of which may be in the file.
     doubtful: Vec<Vec<Record>>,
 }
 
@@ -157,14 +157,14 @@ impl RedbJournal {
     /// Opens the journal in a directory and reads all of it.
     ///
     /// # Errors
-    /// If the file cannot be opened, or anything in it is not as it was written.
+    /// If the file cannot be opened, or its content is not what was written.
     pub fn open(directory: &Path) -> Result<(Self, Snapshot), OpenError> {
         private_file::create_directory(directory).map_err(|source| OpenError::Directory {
             path: directory.to_owned(),
             source,
         })?;
         let path = directory.join(FILE_NAME);
-        // redb asserts on some kinds of damage where it could return an error; for us both mean the same.
+        // redb asserts on some kinds of damage instead of returning an error; both are treated the same.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::read(&path)));
         let failure = match opened {
             Ok(Ok(opened)) => return Ok(opened),
@@ -247,7 +247,7 @@ impl RedbJournal {
         Ok((journal, snapshot))
     }
 
-    /// Opens the file again, and finds out which of the batches that failed it holds.
+    /// Reopens the file, and finds out which failed batch it contains.
     fn reopen(&mut self) -> Result<Database, FileError> {
         let database = (self.open)()?;
         let transaction = database.begin_read()?;
@@ -264,7 +264,7 @@ impl RedbJournal {
         Ok(database)
     }
 
-    /// Makes a batch durable, and takes back what the file holds of one that was refused.
+    /// Makes a batch durable, and reverts a refused one that is in the file.
     fn commit_from_durable(&mut self, batch: &[Record]) -> Result<(), FileError> {
         let database = match self.database.take() {
             Some(database) => database,
@@ -331,7 +331,7 @@ impl Journal for RedbJournal {
     }
 }
 
-/// The change that takes another one back.
+/// The change that reverts another one.
 fn inverse(record: &Record) -> Record {
     let event = &record.event;
     let undo = match (&event.previous, event.kind) {
@@ -359,14 +359,14 @@ fn number(state: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u
     Ok(state.get(name)?.map_or(0, |value| value.value()))
 }
 
-/// Makes an empty file beside the real name and moves it there, so that a crash leaves a whole file or none.
+/// Creates an empty file under a temporary name and renames it, so that a crash leaves a complete file or none.
 fn initialise(path: &Path) -> Result<(), FileError> {
     let unfinished = path.with_extension("new");
     match std::fs::remove_file(&unfinished) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    // Whoever opens it finds it private: there are secrets among the objects.
+    // It is private from the start: the objects include secrets.
     drop(private_file::create(&unfinished)?);
     let database = Database::create(&unfinished)?;
     create_tables(&database)?;

@@ -1,8 +1,8 @@
 //! One table of the store: the live objects of one resource, and the ring of its latest changes.
 //!
-//! The ring is what makes old versions readable. A watch is a cursor into it, and a page of a list "as of" an
-//! earlier version is the live state with the later changes undone. Both end with [`Compacted`] once the ring
-//! has moved on. There is no queue per watcher: the ring is the queue, so a slow watcher holds nothing back.
+//! The ring makes old versions readable. A watch is a cursor into it, and a page of a list as of an earlier version is
+//! the live state with the later changes undone. Both end with [`Compacted`] once the ring has moved on. There is no
+//! queue per watcher: the ring is the queue, so a slow watcher blocks nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -16,11 +16,11 @@ use super::{Compacted, Counting, Limits, Page, PageQuery};
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// It came into being.
+    /// It was created.
     Added,
     /// It changed.
     Modified,
-    /// It is gone; the event carries its last state under the version of the deletion.
+    /// It was deleted; the event has its last state with the version of the deletion.
     Deleted,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Table {
     pending: HashMap<Arc<str>, (u64, Option<Arc<Object>>)>,
     history: VecDeque<Arc<Event>>,
     history_bytes: usize,
-    /// The version of the last change that the ring has lost. Reading from here on is complete.
+    /// The version of the last change that the ring has dropped. Reading from here on is complete.
     compacted: u64,
     signal: watch::Sender<u64>,
 }
@@ -81,7 +81,7 @@ impl Table {
         self.objects.get(key)
     }
 
-    /// The state that the next write builds on, whether or not the journal has it yet.
+    /// The state that the next write is based on, whether or not the journal has it yet.
     pub(super) fn latest(&self, key: &str) -> Option<&Arc<Object>> {
         match self.pending.get(key) {
             Some((_, state)) => state.as_ref(),
@@ -89,7 +89,7 @@ impl Table {
         }
     }
 
-    /// Everything that the next write finds.
+    /// All objects as the next write finds them.
     pub(super) fn latest_all(&self) -> Vec<Arc<Object>> {
         let settled = self.objects.iter().filter(|(key, _)| !self.pending.contains_key(*key));
         let staged = self.pending.values().filter_map(|(_, state)| state.clone());
@@ -180,7 +180,7 @@ impl Table {
         })
     }
 
-    /// The objects that a query is about, in order, with later changes undone.
+    /// The objects of a query, in order, with later changes undone.
     fn states<'t>(&'t self, query: &PageQuery<'t>, undo: &'t Undo<'t>) -> impl Iterator<Item = &'t Arc<Object>> {
         let prefix = query.prefix;
         let start = match query.after {
@@ -210,7 +210,7 @@ impl Table {
         })
     }
 
-    /// What each key of a query that changed after `at` held at that version.
+    /// The state at version `at` of each key of a query that changed later.
     fn undo_after(&self, at: u64, query: &PageQuery<'_>) -> Undo<'_> {
         let after = query.after.unwrap_or_default();
         let later = self.history.iter().rev().take_while(|event| event.version() > at);
@@ -221,5 +221,5 @@ impl Table {
     }
 }
 
-/// States of the past by key; `None` where there was no object.
+/// Past states by key; `None` if there was no object.
 type Undo<'t> = BTreeMap<&'t str, Option<&'t Arc<Object>>>;

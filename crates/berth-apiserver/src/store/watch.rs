@@ -12,11 +12,11 @@ use super::{Compacted, Store};
 pub struct Batch {
     /// The changes, oldest first.
     pub events: Vec<Arc<Event>>,
-    /// Every change of the table up to this version has now been handed out.
+    /// Every change of the table up to this version has been delivered.
     pub progress: u64,
 }
 
-/// Follows one table from a version on. Hands out every later change exactly once, or ends with [`Compacted`].
+/// Follows one table from a version on. Delivers every later change exactly once, or ends with [`Compacted`].
 #[derive(Debug)]
 pub struct Watch {
     store: Store,
@@ -35,10 +35,11 @@ impl Watch {
         }
     }
 
-    /// The changes that are there now, at most `max` (and at least one if there is any); an empty batch if there are none. Never waits.
+    /// The available changes, at most `max` (and at least one if there is any); an empty batch if there are none. Never
+    /// waits.
     ///
     /// # Errors
-    /// If the watch fell so far behind that changes it has not seen are gone.
+    /// If the watch fell so far behind that changes were dropped before it saw them.
     pub fn poll_batch(&mut self, max: usize) -> Result<Batch, Compacted> {
         let max = max.max(1);
         self.signal.mark_unchanged();
@@ -56,14 +57,14 @@ impl Watch {
     /// Waits until there is a change. Cancel safe.
     ///
     /// # Errors
-    /// If the watch fell so far behind that changes it has not seen are gone.
+    /// If the watch fell so far behind that changes were dropped before it saw them.
     pub async fn next_batch(&mut self, max: usize) -> Result<Batch, Compacted> {
         loop {
             let batch = self.poll_batch(max)?;
             if !batch.events.is_empty() {
                 return Ok(batch);
             }
-            // The sender lives in the store, which this watch keeps alive; an error cannot come.
+            // The sender is in the store, which this watch keeps alive, so there cannot be an error.
             if self.signal.changed().await.is_err() {
                 return Ok(batch);
             }

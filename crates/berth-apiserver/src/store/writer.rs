@@ -1,7 +1,7 @@
 //! The thread that owns the journal, and the tickets that writers wait on.
 //!
-//! All changes that were staged while one commit ran go into the next one together, so the cost of making a write
-//! durable is shared by the writers that are there at the time.
+//! All changes staged during one commit go into the next one together, so concurrent writers share the cost of
+//! durability.
 
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -10,21 +10,21 @@ use super::journal::{Journal, JournalError, Record};
 use super::table::Event;
 use super::{Shared, State};
 
-/// Changes in one commit, at most. Bounds how long the first of them waits for the last to be written out.
+/// Maximum number of changes in one commit. Bounds how long the first of them waits for the last.
 const BATCH_RECORDS: usize = 1024;
 
-/// How far the journal has come.
+/// The progress of the journal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Durable {
-    /// Every change up to this version is durable, but for those that were refused.
+    /// Every change up to this version is durable, except refused ones.
     pub(super) version: u64,
     /// Why the last commit failed, if it did.
     pub(super) failed: Option<JournalError>,
-    /// Changes that never will be durable: one entry for each time that commits failed in a row.
+    /// Changes that will never be durable: one entry for each series of failed commits.
     refused: Vec<Refused>,
 }
 
-/// Changes from a version to another, both included, that could not be made durable.
+/// A range of versions, inclusive, that could not be made durable.
 #[derive(Debug, Clone)]
 struct Refused {
     from: u64,
@@ -42,7 +42,7 @@ impl Durable {
         }
     }
 
-    /// Refuses every change after those that are durable, up to a version.
+    /// Refuses every change after the durable ones, up to a version.
     fn refuse(&mut self, to: u64, error: JournalError) {
         self.failed = Some(error.clone());
         match self.refused.last_mut().filter(|last| self.version < last.from) {
@@ -56,7 +56,7 @@ impl Durable {
     }
 }
 
-/// A write that was accepted, and will be durable when the ticket says so.
+/// A write that was accepted, and is durable once the ticket confirms it.
 #[must_use = "a write is done only once its ticket says so"]
 pub struct Ticket {
     shared: Option<Arc<Shared>>,
@@ -87,7 +87,7 @@ impl Ticket {
     /// Blocks until the write is durable.
     ///
     /// # Errors
-    /// If the journal failed. Nobody has seen the write then, nor will.
+    /// If the journal failed. The write was never visible and never will be.
     pub fn wait(self) -> Result<Arc<Event>, JournalError> {
         if let Some(shared) = self.shared {
             let mut state = shared.lock();
@@ -105,13 +105,13 @@ impl Ticket {
     /// Waits until the write is durable. Dropping the future does not undo the write.
     ///
     /// # Errors
-    /// If the journal failed. Nobody has seen the write then, nor will.
+    /// If the journal failed. The write was never visible and never will be.
     pub async fn durable(self) -> Result<Arc<Event>, JournalError> {
         if let Some(shared) = &self.shared {
             let mut progress = shared.progress.subscribe();
             let version = self.event.version();
             let settled = progress.wait_for(|durable| durable.verdict(version).is_some()).await;
-            // The sender lives in `shared`, so the channel cannot be closed here.
+            // The sender is in `shared`, so the channel cannot be closed here.
             if let Some(verdict) = settled.ok().and_then(|durable| durable.verdict(version)) {
                 verdict?;
             }
@@ -144,13 +144,13 @@ impl Drop for JournalThread {
         self.shared.lock().closing = true;
         self.shared.work.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The thread runs no code that panics on purpose, and there is nobody left to tell.
+            // The thread runs no code that panics on purpose, and there is no one left to notify.
             drop(thread.join());
         }
     }
 }
 
-/// Commits one batch. Returns false when there is nothing more to do, ever.
+/// Commits one batch. Returns false when the store is closed.
 fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
     let mut state = shared.lock();
     while state.queue.is_empty() {
@@ -183,8 +183,7 @@ fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
     true
 }
 
-/// Nothing that was staged can be kept: later changes were checked against the ones that failed. Whoever writes next starts from
-/// what is durable.
+/// Drops all staged changes: later ones were checked against those that failed. The next writer starts from what is durable.
 fn fail(state: &mut State, error: JournalError) {
     if state.durable.failed.is_none() {
         tracing::error!(%error, "changes cannot be stored: every write is refused until this is mended");

@@ -1,4 +1,4 @@
-//! Tables of custom resources: `additionalPrinterColumns` and the part of JSONPath that they use.
+//! Tables of custom resources: `additionalPrinterColumns` and the subset of JSONPath that they use.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use berth_kinds::age;
 
 use crate::meta;
 
-/// The column definitions: the name, and what the definition asks for.
+/// The column definitions: the name, and those of the definition.
 pub(super) fn columns(columns: &[Value]) -> Vec<Value> {
     let name = json!({"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0});
     let others = columns.iter().map(|column| {
@@ -20,7 +20,7 @@ pub(super) fn columns(columns: &[Value]) -> Vec<Value> {
     std::iter::once(name).chain(others).collect()
 }
 
-/// The cells of one object. A cell is null where the object has no such field.
+/// The cells of one object. A cell is null if the object lacks the field.
 pub(super) fn row(object: &Value, columns: &[Value], now: Timestamp) -> Vec<Value> {
     let cells = columns.iter().map(|column| {
         let path = column["jsonPath"].as_str().unwrap_or_default();
@@ -36,7 +36,7 @@ fn cell(value: &Value, column_type: &str, now: Timestamp) -> Value {
     match (column_type, value) {
         (_, Value::Null) => Value::Null,
         ("integer", Value::Number(number)) => {
-            // The fraction is cut off.
+            // The fraction is truncated.
             #[allow(clippy::cast_possible_truncation)]
             let whole = number.as_i64().or_else(|| number.as_f64().map(|n| n as i64));
             json!(whole)
@@ -56,14 +56,14 @@ fn cell(value: &Value, column_type: &str, now: Timestamp) -> Value {
 #[derive(Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// A position in a list; negative ones count from its end.
+    /// A list position; negative ones count from the end.
     Index(i64),
     Every,
-    /// Elements in which the path leads to this value.
+    /// Elements in which the path has this value.
     Where(Vec<Step>, Value),
 }
 
-/// The first value that the path leads to.
+/// The first value at the path.
 fn find<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let steps = parse(path)?;
     follow(object, &steps).into_iter().next()
@@ -105,7 +105,7 @@ fn next<'a>(value: &'a Value, step: &Step) -> Vec<&'a Value> {
     }
 }
 
-/// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`, or `None` if it is of another form.
+/// Parses a path such as `.status.conditions[?(@.type=="Ready")].status`; `None` if it has another form.
 fn parse(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
@@ -128,7 +128,7 @@ fn parse(path: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// A field's name up to the next step; a backslash makes the next character part of it.
+/// A field name up to the next step; a backslash escapes the next character.
 fn field_name(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -142,7 +142,7 @@ fn field_name(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Where the bracket closes that was opened just before the text: not within quotes or other brackets.
+/// The position of the bracket that closes the one before the text, ignoring quotes and nested brackets.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     let mut quote = None;

@@ -1,7 +1,7 @@
-//! `meta.k8s.io/v1` Tables: what `kubectl get` prints.
+//! `meta.k8s.io/v1` Tables: the output of `kubectl get`.
 //!
-//! The columns and the words in them are those of kube-apiserver, because people and scripts know them.
-//! A column with a priority above 0 shows only with `-o wide`. Ages are counted to a `now` from outside.
+//! Columns and wording are those of kube-apiserver, because people and scripts rely on them. A column with a priority
+//! above 0 is shown only with `-o wide`. Ages are relative to a `now` parameter.
 
 mod custom;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub use berth_kinds::age::human_duration;
 use berth_kinds::columns::{Column, NAME_AND_AGE};
 
-/// What each row carries of its object: the `includeObject` parameter.
+/// What each row includes of its object: the `includeObject` parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
     /// Nothing.
@@ -24,7 +24,7 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads the parameter; empty stands for the default. `None` if there is no such value.
+    /// Parses the parameter; empty means the default. `None` if there is no such value.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "" | "Metadata" => Some(IncludeObject::Metadata),
@@ -38,18 +38,18 @@ impl IncludeObject {
 /// How objects are printed.
 #[derive(Debug, Clone, Copy)]
 pub struct TableOptions<'a> {
-    /// The time that ages are counted to.
+    /// The reference time of ages.
     pub now: Timestamp,
-    /// What each row carries of its object.
+    /// What each row includes of its object.
     pub include_object: IncludeObject,
-    /// What is printed of a built-in kind.
+    /// The columns of a built-in kind.
     pub columns: Option<&'static [Column]>,
     /// `additionalPrinterColumns` of a custom resource's version; null for built-in kinds.
     pub printer_columns: &'a Value,
 }
 
 impl<'a> TableOptions<'a> {
-    /// The columns of a custom resource that has any of its own.
+    /// The columns of a custom resource that defines some.
     fn custom(&self) -> Option<&'a [Value]> {
         self.printer_columns
             .as_array()
@@ -63,7 +63,7 @@ impl<'a> TableOptions<'a> {
 }
 
 /// A Table of one object, or of none. `list_metadata` is the `metadata` of the list, or that of a single object (only
-/// `resourceVersion`, `continue` and `remainingItemCount` are taken from it). The rows come last.
+/// `resourceVersion`, `continue` and `remainingItemCount` are used). The rows come last.
 pub fn table(object: Option<&Value>, list_metadata: &Value, options: &TableOptions<'_>) -> Value {
     let columns = match options.custom() {
         Some(columns) => custom::columns(columns),
@@ -95,7 +95,7 @@ fn column_definition(column: &Column) -> Value {
     })
 }
 
-/// The row of an object. Built by hand: the macro would serialize the metadata of every object once more.
+/// The row of an object. Built by hand: the macro would serialize the metadata of every object again.
 pub fn row(object: &Value, options: &TableOptions<'_>) -> Value {
     let cell = |column: &Column| column.cell(object, options.now);
     let cells = match options.custom() {

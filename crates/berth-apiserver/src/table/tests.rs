@@ -19,7 +19,7 @@ fn print(group: &str, kind: &str, object: &Value) -> Value {
     )
 }
 
-/// Checks the row as a person would read it, cells divided by bars.
+/// Checks the row as text, with cells separated by bars.
 fn check(group: &str, kind: &str, object: Value, expect: &str) {
     let table = print(group, kind, &object);
     let cells = table["rows"][0]["cells"].as_array().unwrap();

@@ -10,7 +10,7 @@ use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::store::{Expect, WriteError};
 
-/// The longest part of `generateName` that is kept, so that the whole name stays within 63 bytes.
+/// Maximum length of `generateName`, so that the whole name stays within 63 bytes.
 const GENERATE_NAME_BYTES_MAX: usize = 58;
 
 impl Change<'_> {
@@ -20,7 +20,7 @@ impl Change<'_> {
         self.create_decoded(value, true)
     }
 
-    /// Creates an object whose fields are known. `managed` says whether its managed fields are still to be made.
+    /// Creates an object with known fields. `managed` is whether its managed fields must be computed.
     pub(super) fn create_decoded(&mut self, value: Value, managed: bool) -> Result<Outcome, ApiError> {
         let mut value = value;
         self.check_new_metadata(&mut value)?;
@@ -84,7 +84,7 @@ impl Change<'_> {
         self.stamp(&mut value);
         self.reset_status(&mut value);
         admission::apply_defaults(&self.served, &mut value);
-        // What admission adds belongs to nobody: an apply that does not mention it must not take it away.
+        // No manager owns what admission adds: an apply that omits it must not remove it.
         if managed {
             self.record_manager(None, &mut value);
         }
@@ -112,7 +112,7 @@ impl Change<'_> {
         }
     }
 
-    /// Metadata that only the system sets.
+    /// Sets metadata that only the server sets.
     fn stamp(&self, value: &mut Value) {
         let generation = if self.has_generation() { json!(1) } else { Value::Null };
         if self.restores {
@@ -133,7 +133,7 @@ impl Change<'_> {
         }
     }
 
-    /// A status cannot be sent along, where it has a subresource of its own, unless the kind says otherwise.
+    /// A status cannot be set on creation if it has a subresource, unless the kind allows it.
     fn reset_status(&self, value: &mut Value) {
         if self.served.has_status() && !self.restores && !self.writes().creates_with_status {
             meta::set(value, &["status"], Value::Null);

@@ -1,4 +1,4 @@
-//! Deletion: at once, after a grace period, or when the last finalizer has gone.
+//! Deletion: at once, after a grace period, or when the last finalizer is removed.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::store::{Expect, Object, WriteError};
 use berth_kinds::deletion::{self, Propagation};
 use berth_kinds::kinds::custom_resource_definition;
 
-/// Namespaces that a cluster cannot do without.
+/// Namespaces that cannot be deleted.
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// How an object is to be deleted.
@@ -25,7 +25,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// From the body of a request and, where that is silent, from its parameters.
+    /// From the body of a request or, if not set there, from its parameters.
     pub(crate) fn parse(body: &Value, parameters: &Parameters) -> Result<Self, ApiError> {
         let text = |key: &str| match body[key].as_str() {
             Some(text) => text.to_owned(),
@@ -59,7 +59,7 @@ impl DeleteOptions {
                 Some(seconds) => Some(seconds),
                 None => parameters.number("gracePeriodSeconds")?,
             }
-            // Less than nothing means at once, as it does for Kubernetes.
+            // A negative grace period means immediately, as in Kubernetes.
             .map(|seconds| if seconds < 0 { 1 } else { seconds }),
             propagation,
             uid: precondition("uid"),
@@ -70,7 +70,7 @@ impl DeleteOptions {
 }
 
 impl Change<'_> {
-    /// Deletes the object, or marks it for deletion. The flag says whether it is gone.
+    /// Deletes the object, or marks it for deletion. The flag is whether it is gone.
     pub(crate) fn delete(&mut self, options: &DeleteOptions) -> Result<(Outcome, bool), ApiError> {
         for _ in 0..ROUNDS_MAX {
             let (object, old) = self.current().ok_or_else(|| self.not_found())?;
@@ -89,7 +89,7 @@ impl Change<'_> {
             }
             let (table, key, version) = (&self.served.table, self.key(), object.version());
             let answer = if gone {
-                // Watchers see the last state that was stored, not the marks of its last moment, unless it had time.
+                // Watchers see the last stored state, without deletion marks, unless it had a grace period.
                 let last = if meta::is_deleting(&old) || self.served.is("", "Pod") {
                     self.served.accept(new)
                 } else {
@@ -110,7 +110,7 @@ impl Change<'_> {
     }
 
     fn check_delete_preconditions(&self, object: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
-        // Kubernetes names the kind here, not the resource.
+        // Kubernetes uses the kind here, not the resource.
         let mut resource = self.served.resource.clone();
         resource.plural.clone_from(&resource.kind);
         let failed = |what: &str, wanted: &str, found: &str, happened: &str| {
@@ -130,7 +130,7 @@ impl Change<'_> {
         }
     }
 
-    /// The object as it is once its deletion has been asked for.
+    /// The object after a deletion request.
     fn marked(&self, old: &Value, options: &DeleteOptions) -> Value {
         let mut new = old.clone();
         let has_generation = self.has_generation() && self.served.resource.group != "apiextensions.k8s.io";

@@ -1,4 +1,4 @@
-//! Who wrote which field: `metadata.managedFields` after an ordinary write.
+//! Field ownership: `metadata.managedFields` after an ordinary write.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ impl Change<'_> {
         }
     }
 
-    /// The parts of an object that this request does not change, whatever it says of them.
+    /// The parts of an object that this request cannot change.
     fn reset_parts(&self) -> &'static [&'static str] {
         match self.subresource.as_str() {
             "status" => &["spec"],
@@ -27,7 +27,7 @@ impl Change<'_> {
         }
     }
 
-    /// Brings `managedFields` up to date. A client that sends one empty entry resets it.
+    /// Updates `managedFields`. A client that sends one empty entry resets it.
     pub(super) fn record_manager(&self, old: Option<&Value>, new: &mut Value) {
         if meta::items(new, &["metadata", "managedFields"]) == [json!({})] {
             return meta::set(new, &["metadata", "managedFields"], Value::Null);

@@ -1,7 +1,7 @@
-//! Changes of objects: decoding, preparing, admitting, checking and storing them.
+//! Changes of objects: decodes, prepares, admits, validates and stores them.
 //!
-//! Everything here is synchronous. A change that was accepted comes back as a ticket of the store, and the caller
-//! decides how to wait for it.
+//! Everything here is synchronous. An accepted change is returned as a ticket of the store, and the caller decides how
+//! to wait for it.
 
 mod create;
 mod delete;
@@ -27,11 +27,11 @@ use crate::types::Served;
 pub(crate) use delete::DeleteOptions;
 pub(crate) use patch::PatchKind;
 
-/// How often a change is tried again when another writer came between. Each round loses only to a writer that
-/// succeeded, so this many rounds are lost only under a storm of writes to one object.
+/// How often a change is retried when another writer was faster. Each retry loses only to a writer that succeeded, so
+/// this many are needed only in a storm of writes to one object.
 pub(crate) const ROUNDS_MAX: usize = 64;
 
-/// One request to change something.
+/// One change request.
 pub(crate) struct Change<'a> {
     pub(crate) api: &'a Api,
     pub(crate) served: Arc<Served>,
@@ -42,17 +42,17 @@ pub(crate) struct Change<'a> {
     pub(crate) manager: String,
     pub(crate) validation: FieldValidation,
     pub(crate) now: Timestamp,
-    /// Whether the object has a past: what a system noted of it, its uid and status above all, is kept.
+    /// Whether the object comes from an existing cluster: its recorded state, above all UID and status, is kept.
     pub(crate) restores: bool,
-    /// What the client should be told although the change went through.
+    /// Warnings for the client about a successful change.
     pub(crate) warnings: Vec<String>,
 }
 
-/// How an object came to the server.
+/// How an object was sent.
 pub(super) enum Sent<'a> {
     /// As a document; empty if it was not JSON.
     Document(&'a [u8]),
-    /// As a patch: what it made of the object, or the patch itself, as Kubernetes would print it.
+    /// As a patch: the resulting object, or the patch itself, as Kubernetes would print it.
     Patch(String),
 }
 
@@ -70,14 +70,14 @@ impl Sent<'_> {
     }
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// It is on its way to the journal.
     Stored(Ticket),
     /// There was nothing to change.
     Unchanged(Arc<Object>),
-    /// It was only tried: this is what would have been stored, in the form that is shown.
+    /// A dry run: what would have been stored, in its served form.
     Tried(Value),
 }
 
@@ -99,13 +99,13 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Held from the moment when what is free is looked up until it is stored as taken.
+    /// Held from looking up what is free until it is stored as taken.
     fn allocation(&self) -> Option<MutexGuard<'a, ()>> {
         let lock = || self.api.allocation.lock().unwrap_or_else(PoisonError::into_inner);
         self.writes().takes_what_is_unique.then(lock)
     }
 
-    /// What is special about writing objects of this kind.
+    /// Special rules for writing objects of this kind.
     fn writes(&self) -> Writes {
         self.served.kind.map_or(Writes::USUAL, |kind| kind.writes)
     }
@@ -118,14 +118,14 @@ impl<'a> Change<'a> {
         ApiError::not_found(&self.served.resource, &self.name)
     }
 
-    /// The object as the next write finds it, and the same in the form that is shown.
+    /// The object as the next write finds it, stored and served form.
     fn current(&self) -> Option<(Arc<Object>, Value)> {
         let object = self.api.store.latest(&self.served.table, &self.key())?;
         let value = self.served.present(object.value());
         Some((object, value))
     }
 
-    /// Checks that a body is an object of this type, and deals with the fields that are not known.
+    /// Checks that a body is an object of this type, and handles unknown fields.
     fn decode(&mut self, mut value: Value, sent: &Sent<'_>) -> Result<Value, ApiError> {
         let resource = &self.served.resource;
         if !value.is_object() {
@@ -165,7 +165,7 @@ impl<'a> Change<'a> {
             )));
         }
         meta::map_mut(&mut value, &["metadata"]);
-        // Custom kinds are checked against their own schema, which says so in other words.
+        // Custom kinds are validated against their own schema, which has different messages.
         if self.served.custom.is_none()
             && let Some(first) = schema::type_errors(&value, &self.served.schema).first()
         {
@@ -176,7 +176,7 @@ impl<'a> Change<'a> {
         Ok(value)
     }
 
-    /// The refusal of a body that is not an object at all.
+    /// The error for a body that is not an object.
     fn unrecognized(&self, value: &Value, sent: &Sent<'_>) -> ApiError {
         let document = sent.document();
         let (why, shown) = if document.is_empty() {
@@ -243,7 +243,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// What a generation counts: all that the user asks for, not what the system says of it.
+    /// Whether changes of the desired state increment the generation.
     fn counts_changes(&self) -> bool {
         matches!(self.generation(), Generation::Counted | Generation::CountedLater)
             && !matches!(self.subresource.as_str(), "status" | "binding")

@@ -1,4 +1,4 @@
-//! Patches of the four kinds that Kubernetes has.
+//! The four kinds of Kubernetes patches.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::patch::json::{self, JsonPatchError};
 use crate::patch::{merge, strategic};
 use crate::schema;
 
-/// How a patch is to be read.
+/// The kind of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchKind {
     Json,
@@ -33,7 +33,7 @@ impl PatchKind {
 }
 
 impl Change<'_> {
-    /// Patches the object. `force` takes fields over from other managers, and is for apply alone.
+    /// Patches the object. `force` takes over fields from other managers, and applies only to apply.
     pub(crate) fn patch(&mut self, kind: PatchKind, patch: &Value, force: bool) -> Result<(Outcome, bool), ApiError> {
         if kind == PatchKind::Apply {
             return self.apply(patch, force);
@@ -46,7 +46,7 @@ impl Change<'_> {
             ]));
         }
         let (_, current) = self.current().ok_or_else(|| self.not_found())?;
-        // The patched object is decoded once, so that warnings are not repeated when the change is tried again.
+        // The patched object is decoded once, so that warnings are not repeated when the change is retried.
         let first = self.patched(kind, patch, &current)?;
         let sent = Sent::Patch(match kind {
             PatchKind::Strategic => strategic::go_text(patch),
@@ -62,7 +62,7 @@ impl Change<'_> {
         Ok((outcome, false))
     }
 
-    /// This change with nobody to warn.
+    /// This change without warnings.
     pub(super) fn quiet(&self) -> Self {
         Self {
             api: self.api,
@@ -111,7 +111,7 @@ impl Change<'_> {
         Ok(patched)
     }
 
-    /// Server-side apply: the object comes into being if it is not there. The flag says whether it did.
+    /// Server-side apply: the object is created if it does not exist. The flag is whether it was.
     fn apply(&mut self, patch: &Value, force: bool) -> Result<(Outcome, bool), ApiError> {
         if meta::text(patch, &["kind"]).is_empty() || meta::text(patch, &["apiVersion"]).is_empty() {
             return Err(ApiError::bad_request("invalid object type: /, Kind="));
@@ -138,7 +138,7 @@ impl Change<'_> {
         let quiet = self.quiet();
         let outcome = self.change(false, |old| {
             let mut new = quiet.merged(Some(old), &applied, force)?;
-            // Without a version of its own an apply goes on top of whatever is there.
+            // Without its own version an apply is based on the current state.
             meta::set(&mut new, &["metadata", "resourceVersion"], version.clone());
             Ok(new)
         })?;

@@ -14,7 +14,7 @@ use berth_kinds::kinds::pod;
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
 impl Change<'_> {
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     pub(crate) fn bind(&mut self, binding: &Value) -> Result<Outcome, ApiError> {
         let node = meta::text(binding, &["target", "name"]).to_owned();
         if node.is_empty() {
@@ -33,7 +33,7 @@ impl Change<'_> {
         self.subresource = "binding".into();
         let other_uid = |found: &str| self.other_uid(&uid, found);
         let mut change = self.quiet();
-        // Kubernetes does not note who bound a pod.
+        // Kubernetes does not record who bound a pod.
         change.change(false, |pod| {
             let refuse = |why: String| {
                 let mut resource = resource.clone();
@@ -59,7 +59,7 @@ impl Change<'_> {
         })
     }
 
-    /// Deletes a pod if no disruption budget is against it.
+    /// Deletes a pod if no disruption budget forbids it.
     pub(crate) fn evict(&mut self, eviction: &Value) -> Result<Outcome, ApiError> {
         let (_, pod) = self.current().ok_or_else(|| self.not_found())?;
         let options = DeleteOptions::parse(&eviction["deleteOptions"], &Default::default())?;
@@ -72,7 +72,7 @@ impl Change<'_> {
         self.delete(&options).map(|(outcome, _)| outcome)
     }
 
-    /// Notes on the pod why it goes.
+    /// Records the reason for its eviction on the pod.
     fn mark_disrupted(&self, dry_run: bool) -> Result<(), ApiError> {
         let mut change = Change::internal(self.api, self.served.clone(), &self.namespace, &self.name);
         change.subresource = "status".into();
@@ -138,7 +138,7 @@ impl Change<'_> {
         scale
     }
 
-    /// Sets the number of replicas from a `Scale` that a body or a patch made of the present one.
+    /// Sets the number of replicas from a `Scale`, which a body or a patch creates from the current one.
     pub(crate) fn set_scale(&mut self, make: impl Fn(&Value) -> Result<Value, ApiError>) -> Result<Outcome, ApiError> {
         let path = match &self.served.custom {
             Some(custom) => meta::text(&custom.scale, &["specReplicasPath"]).to_owned(),
@@ -188,7 +188,7 @@ fn bound(pod: &Value, node: &str, annotations: &Value, time: &str) -> Value {
     new
 }
 
-/// The object with one condition more, in place of the one of the same type.
+/// The object with a condition set, replacing the one of the same type.
 fn with_condition(object: &Value, condition: Value) -> Value {
     let mut new = object.clone();
     pod::set_condition(&mut new, condition);

@@ -1,4 +1,4 @@
-//! Changes of objects that exist.
+//! Changes of existing objects.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::store::{Expect, Object, WriteError};
 use berth_kinds::{deletion, metadata};
 
 impl Change<'_> {
-    /// Replaces the object by the one in a request body.
+    /// Replaces the object with the one in a request body.
     pub(crate) fn update(&mut self, body: Value, document: &[u8]) -> Result<Outcome, ApiError> {
         let mut value = self.decode(body, &Sent::Document(document))?;
         let found = meta::name(&value);
@@ -31,7 +31,7 @@ impl Change<'_> {
         self.change(true, |_| Ok(value.clone()))
     }
 
-    /// The refusal of an object that is not the one that the path names.
+    /// The error for an object with another name than in the path.
     pub(super) fn other_name(&self, found: &str) -> ApiError {
         let name = &self.name;
         ApiError::bad_request(if found.is_empty() {
@@ -41,7 +41,7 @@ impl Change<'_> {
         })
     }
 
-    /// Kinds that refuse an update which does not say what version it is based on.
+    /// Requires a version for kinds that refuse an update without one.
     fn require_version(&self, value: &Value) -> Result<(), ApiError> {
         let resource = &self.served.resource;
         let strict = self.served.custom.is_some() || self.writes().put_needs_version;
@@ -49,13 +49,13 @@ impl Change<'_> {
             return Ok(());
         }
         let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-        // Kubernetes names the resource here, not the kind.
+        // Kubernetes uses the resource here, not the kind.
         let (group, plural) = (&resource.group, &resource.plural);
         Err(ApiError::invalid_object(group, plural, &self.name, &[error]))
     }
 
-    /// Makes a new state of the object from its present one and stores it, again if another writer came between.
-    /// `managed` says whether the managed fields are still to be made.
+    /// Computes and stores a new state of the object, retrying if another writer was faster. `managed` is whether the
+    /// managed fields must be computed.
     pub(crate) fn change(
         &mut self,
         managed: bool,
@@ -89,7 +89,7 @@ impl Change<'_> {
                 });
             }
             match self.store_change(&object, new) {
-                // The next round finds out whether the request still holds for what is there now.
+                // The next try checks whether the request is still valid for the new state.
                 Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
                 Err(error) => return Err(self.refused(error)),
                 Ok(outcome) => return Ok(outcome),
@@ -132,7 +132,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The refusal of a change that is meant for another object of the same name, in the words of the store of Kubernetes.
+    /// The error for a change of another object with the same name, as worded by the storage layer of Kubernetes.
     pub(super) fn other_uid(&self, wanted: &str, found: &str) -> ApiError {
         let resource = &self.served.resource;
         let key = [&resource.group, &resource.plural, &self.namespace, &self.name];
@@ -156,7 +156,7 @@ impl Change<'_> {
         }
         match self.subresource.as_str() {
             "status" => self.keep_all_but_status(old, new),
-            // The server made these from the old state itself.
+            // The server derived these from the old state itself.
             "binding" | "scale" => {}
             "finalize" => {
                 let finalizers = meta::at(new, &["spec", "finalizers"]).clone();
@@ -172,8 +172,8 @@ impl Change<'_> {
         meta::copy(old, new, &["metadata", "resourceVersion"]);
     }
 
-    /// Counts a change of what the user asks for. Only after defaults and admission: a write that leaves out what they
-    /// fill in changes nothing.
+    /// Counts a change of the desired state. Only after defaults and admission: a write that omits defaulted fields
+    /// changes nothing.
     fn count_change(&self, old: &Value, new: &mut Value) {
         if self.counts_changes() && spec_differs(old, new) {
             let generation = meta::at(old, &["metadata", "generation"]).as_u64().unwrap_or(0);
@@ -195,7 +195,7 @@ impl Change<'_> {
     }
 }
 
-/// Whether the last thing that kept a deleted object has gone.
+/// Whether nothing keeps a deleted object any more.
 pub(super) fn is_finished(object: &Value) -> bool {
     let namespace_content = !meta::items(object, &["spec", "finalizers"]).is_empty() && object["kind"] == "Namespace";
     deletion::is_finished(object) && !namespace_content
@@ -210,14 +210,14 @@ fn spec_differs(old: &Value, new: &Value) -> bool {
     names.into_iter().any(|name| old.get(name) != new.get(name))
 }
 
-/// Whether two states differ in nothing but when fields were written.
+/// Whether two states differ only in the times of managed fields.
 fn same(old: &Value, new: &Value) -> bool {
     if old == new {
         return true;
     }
     let without_times = |object: &Value| {
         let mut object = object.clone();
-        // They are in the order of their times.
+        // They are ordered by time.
         let entries = meta::items_mut(&mut object, &["metadata", "managedFields"]);
         for entry in entries.iter_mut() {
             meta::set(entry, &["time"], Value::Null);

@@ -14,7 +14,7 @@ async fn gone(maps: &Api<ConfigMap>, name: &str) {
     .await;
 }
 
-/// A map that the given ones own.
+/// A map owned by the given ones.
 fn owned_by(name: &str, owners: &[&ConfigMap]) -> ConfigMap {
     let owners: Vec<Value> = owners
         .iter()
@@ -198,7 +198,7 @@ pub(crate) async fn a_pod_on_a_node_gets_its_grace(client: Client) {
     let leaving = pods.get("running").await.unwrap();
     assert!(leaving.metadata.deletion_timestamp.is_some());
     assert_eq!(leaving.metadata.deletion_grace_period_seconds, Some(30));
-    // What the kubelet does when the containers have ended.
+    // The kubelet's action when the containers have ended.
     pods.delete("running", &DeleteParams::default().grace_period(0))
         .await
         .unwrap();

@@ -1,4 +1,4 @@
-//! Kinds with rules of their own.
+//! Kinds with special rules.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -67,7 +67,7 @@ pub(crate) async fn a_deployment_scales(client: Client) {
     let scaled = deployments.get("web").await.unwrap();
     assert_eq!(scaled.spec.replicas, Some(7));
     assert_eq!(scaled.metadata.generation, Some(3));
-    // The first scale is stale by now.
+    // The first scale is now outdated.
     assert_eq!(
         refusal(deployments.replace_scale("web", &PostParams::default(), &scale).await).code,
         409

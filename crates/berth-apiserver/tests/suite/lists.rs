@@ -1,4 +1,4 @@
-//! Lists, their pages and their selectors.
+//! Lists, pagination and selectors.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ pub(crate) async fn pages_show_one_version_while_writes_go_on(client: Client) {
         for name in names(&page.items) {
             assert!(found.insert(name.clone()), "{name} came twice");
         }
-        // Between the pages objects go, come and change, on both sides of the page's end.
+        // Between the pages, objects are deleted, created and changed, on both sides of the page's end.
         for gone in [format!("map-{step:02}"), format!("map-{:02}", 39 - step)] {
             maps.delete(&gone, &DeleteParams::default()).await.unwrap();
         }

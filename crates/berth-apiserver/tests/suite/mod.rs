@@ -1,8 +1,8 @@
-//! What Kubernetes does, told through kube-rs. Every case takes a client of any API server.
+//! The behaviour of Kubernetes, tested through kube-rs. Every case takes a client of any API server.
 //!
-//! A cluster for it needs an API server whose admission does not ask pods for a service account
-//! (`--disable-admission-plugins=ServiceAccount`), and of the controllers those for garbage collection and namespaces: the
-//! cases of `deletion` wait for them. More controllers, or a scheduler, would take part in the stories.
+//! A cluster for it needs an API server whose admission does not require service accounts for pods
+//! (`--disable-admission-plugins=ServiceAccount`), and the controllers for garbage collection and namespaces: the cases of
+//! `deletion` wait for them. Further controllers or a scheduler would interfere.
 
 pub(crate) mod deletion;
 pub(crate) mod kinds;
@@ -25,10 +25,10 @@ use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// How long a condition may take to come about, on any server.
+/// Timeout for a condition, on any server.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A namespace of its own for each case.
+/// A separate namespace for each case.
 pub(crate) async fn namespace(client: &Client) -> String {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let wanted = object(json!({"metadata": {"generateName": "suite-"}}));
@@ -68,7 +68,7 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
     }
 }
 
-/// The `Status` of a refusal.
+/// The `Status` of an error.
 pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> Status {
     match answer {
         Err(kube::Error::Api(status)) => *status,
@@ -76,7 +76,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> Sta
     }
 }
 
-/// The fields that a refusal names.
+/// The fields in an error.
 pub(crate) fn causes(status: &Status) -> Vec<String> {
     let details = status.details.as_ref().unwrap();
     details.causes.iter().map(|cause| cause.field.clone()).collect()

@@ -171,7 +171,7 @@ pub(crate) async fn only_one_of_many_creators_wins(client: Client) {
     assert_eq!(winners, 1);
 }
 
-/// Eight writers add one, each reading first and trying again on a conflict.
+/// Eight writers add one, each reading first and retrying on a conflict.
 pub(crate) async fn no_increment_is_lost(client: Client) {
     const WRITERS: usize = 8;
     const INCREMENTS: usize = 10;

@@ -88,7 +88,7 @@ pub(crate) async fn an_apply_creates_changes_and_takes_back(client: Client) {
     let fields = serde_json::to_value(&managed[0].fields_v1).unwrap();
     assert_eq!(fields, json!({"f:data": {"f:x": {}, "f:y": {}}}));
 
-    // Another program adds a field of its own, which the next apply does not touch.
+    // Another program adds its own field, which the next apply does not touch.
     let other = PatchParams {
         field_manager: Some("other".into()),
         ..PatchParams::default()

@@ -77,7 +77,7 @@ pub(crate) async fn the_status_is_apart(client: Client) {
     assert_eq!(patched.labels()["x"], "y");
     assert_eq!(patched.status.unwrap().phase.as_deref(), Some("Running"));
 
-    // A node, on the other hand, registers itself with its status.
+    // A node, in contrast, registers itself with its status.
     let nodes: Api<Node> = Api::all(client);
     let name = unique("node");
     let node: Node = object(json!({"metadata": {"name": name}, "status": {"capacity": {"cpu": "4"}}}));
@@ -166,7 +166,7 @@ pub(crate) async fn an_eviction_respects_the_budget(client: Client) {
         refused.message,
         "Cannot evict pod as it would violate the pod's disruption budget."
     );
-    // One that is not ready is not among the healthy ones that the budget counts.
+    // An unready pod does not count as healthy for the budget.
     pods.evict("unready", &EvictParams::default()).await.unwrap();
     let disrupted = budgets.get("web").await.unwrap().status.unwrap();
     assert_eq!(disrupted.disruptions_allowed, Some(0));
@@ -272,7 +272,7 @@ pub(crate) async fn limit_ranges_complete_and_refuse(client: Client) {
     }
 
     let pods: Api<Pod> = Api::namespaced(client.clone(), &here);
-    // Admission of a real server sees a new range only when its own watch does.
+    // Admission of a real server sees a new range only after its own watch does.
     super::eventually("the range is known", || async {
         let name = unique("probe");
         let created = pods.create(&PostParams::default(), &pod(&name)).await.unwrap();

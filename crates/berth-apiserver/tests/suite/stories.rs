@@ -1,8 +1,8 @@
-//! Whole answers, compared with those of Kubernetes.
+//! Compares complete responses with those of Kubernetes.
 //!
-//! A story is a list of requests (`stories/NAME.yaml`); what Kubernetes answered to each of them is recorded beside it
-//! (`stories/NAME.json`). Every server must give the same answers, down to the last field and word. What differs from one
-//! run to the next (uids, versions, times, made-up names) is replaced by a word in capitals first.
+//! A story is a list of requests (`stories/NAME.yaml`); the responses of Kubernetes are recorded next to it
+//! (`stories/NAME.json`). Every server must give the same responses, down to the last field and word. Values that differ
+//! between runs (UIDs, versions, times, generated names) are first replaced by a word in capitals.
 //!
 //! To record again: set `BERTH_SUITE_RECORD` along with `BERTH_SUITE_KUBECONFIG`.
 
@@ -26,14 +26,14 @@ use super::{namespace, unique};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
-    /// What is asked, for the reader. Later steps may refer to it.
+    /// A description of the request. Later steps may refer to it.
     what: String,
-    /// Method and path. `NS` stands for the namespace of the story and `ME` for a name of its own, `${what|/pointer}` for
-    /// a part of an earlier answer.
+    /// Method and path. `NS` is replaced by the namespace of the story, `ME` by a unique name, and `${what|/pointer}` by
+    /// a part of an earlier response.
     ask: String,
     #[serde(default)]
     body: Value,
-    /// A body that is not well-formed JSON.
+    /// A body that is not valid JSON.
     #[serde(default)]
     raw: String,
     /// The media type of the body.
@@ -44,15 +44,15 @@ struct Step {
     /// For a watch: how many lines to wait for.
     #[serde(default)]
     lines: usize,
-    /// Parts of the body that must have these values: until then, the request is made again.
+    /// Parts of the body that must have these values: the request is repeated until they do.
     #[serde(default)]
     until: BTreeMap<String, Value>,
-    /// Parts of the answer in which a server may differ, each with the reason why.
+    /// Parts of the response in which a server may differ, each with the reason.
     #[serde(default)]
     except: BTreeMap<String, String>,
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Answer {
     what: String,
@@ -75,7 +75,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Plays a story and compares the answers with the recorded ones.
+/// Plays a story and compares the responses with the recorded ones.
 pub(crate) async fn play(client: Client, name: &str) {
     let steps: Vec<Step> = read(&file(name, "yaml"));
     let mut teller = Teller {
@@ -118,7 +118,7 @@ struct Teller {
     client: Client,
     namespace: String,
     me: String,
-    /// Answers as they came, by what was asked.
+    /// Unmodified responses, by request.
     answers: BTreeMap<String, Value>,
 }
 
@@ -178,7 +178,7 @@ impl Teller {
         }
     }
 
-    /// Puts names and parts of earlier answers in their places.
+    /// Substitutes names and parts of earlier responses.
     fn fill(&self, text: &str) -> String {
         static WORDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bNS\b|\bME\b|\$\{([^|}]+)\|([^}]+)\}").unwrap());
         let fill = |found: &regex::Captures<'_>| match &found[0] {
@@ -192,7 +192,7 @@ impl Teller {
         WORDS.replace_all(text, fill).into_owned()
     }
 
-    /// A text without what differs from run to run.
+    /// A text without what differs between runs.
     fn plain(&self, text: &str) -> String {
         static UID: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
@@ -207,7 +207,7 @@ impl Teller {
         ADDRESS.replace_all(&text, "ADDRESS").into_owned()
     }
 
-    /// A value without what differs from run to run.
+    /// A value without what differs between runs.
     fn normal(&self, key: &str, value: Value) -> Value {
         static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").unwrap());
         match value {
@@ -217,7 +217,7 @@ impl Teller {
             Value::String(text) if key == "cells" && AGE.is_match(&text) => "AGE".into(),
             Value::String(text) => self.plain(&text).into(),
             Value::Array(mut items) if key == "managedFields" => {
-                // They are ordered by time, and whether two writes fall into the same second is chance.
+                // They are ordered by time, and whether two writes fall into the same second is random.
                 items.sort_by_key(|entry| {
                     [&entry["manager"], &entry["operation"], &entry["subresource"]]
                         .map(|part| part.as_str().unwrap_or_default().to_owned())
@@ -227,7 +227,7 @@ impl Teller {
             Value::Array(items) => items.into_iter().map(|item| self.normal(key, item)).collect(),
             Value::Object(fields) => {
                 let base = fields.get("generateName").and_then(Value::as_str).map(str::to_owned);
-                // Columns are described in sentences of the documentation, which no client reads.
+                // Columns have descriptions from the documentation, which no client reads.
                 let kept = fields
                     .into_iter()
                     .filter(|(field, _)| key != "columnDefinitions" || field != "description");
@@ -287,7 +287,7 @@ async fn lines(mut body: Body, count: usize) -> Value {
         .collect()
 }
 
-/// Each place where two values differ, and how.
+/// Each path at which two values differ, and how.
 fn compare(place: &str, expected: &Value, found: &Value, differences: &mut Vec<(String, String)>) {
     match (expected, found) {
         (Value::Object(one), Value::Object(other)) => {

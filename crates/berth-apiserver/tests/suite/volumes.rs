@@ -121,7 +121,7 @@ pub(crate) async fn a_volumes_source_and_place_are_fixed(client: Client) {
     }
 }
 
-/// The only case that makes a default class, since it holds for all claims of a server.
+/// The only case that creates a default class, since it applies to all claims of a server.
 pub(crate) async fn claims_get_the_default_class(client: Client) {
     let classes: Api<StorageClass> = Api::all(client.clone());
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace(&client).await);

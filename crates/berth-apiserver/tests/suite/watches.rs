@@ -15,7 +15,7 @@ use super::{config_map, eventually, namespace, object};
 const WRITERS: usize = 8;
 const ROUNDS: usize = 15;
 
-/// One writer's work: each object is created, changed twice and, for all but the last, deleted.
+/// The work of one writer: each object is created, changed twice and, except the last one, deleted.
 async fn work(maps: Api<ConfigMap>, writer: usize) {
     for round in 0..ROUNDS {
         let name = format!("w{writer}-{round}");

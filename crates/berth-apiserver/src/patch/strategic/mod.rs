@@ -1,7 +1,7 @@
 //! Strategic merge patch (`application/strategic-merge-patch+json`).
 //!
-//! Like merge patch, but lists merge by key or by value where the schema says so, and a patch can carry
-//! directives: `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`.
+//! Like merge patch, but lists merge by key or by value if the schema says so, and a patch can contain directives:
+//! `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,13 +22,13 @@ pub enum StrategicPatchError {
     /// The patch is not an object.
     #[error("error decoding patch: json: cannot unmarshal {0} into Go value of type map[string]interface {{}}")]
     NotAnObject(&'static str),
-    /// `$patch` in an object has a value that does not exist.
+    /// `$patch` in an object has an unknown value.
     #[error("unknown patch type: {0} in map: {1}")]
     UnknownDirective(String, String),
-    /// `$patch` in an element of a list says `merge`.
+    /// `$patch` in a list element is `merge`.
     #[error("merging lists cannot yet be specified in the patch")]
     MergeInList,
-    /// An element of a list does not have the field by which elements are told apart.
+    /// A list element lacks the merge key.
     #[error("map: {element} does not contain declared merge key: {key}")]
     NoMergeKey {
         /// The element.
@@ -36,13 +36,13 @@ pub enum StrategicPatchError {
         /// The field.
         key: String,
     },
-    /// A list of objects should merge, but nothing tells its elements apart.
+    /// A list of objects should merge, but has no merge key.
     #[error("cannot merge lists without merge key for {0}")]
     ListWithoutMergeKey(String),
     /// A list mixes objects with other values.
     #[error("list element types are not identical: {0}")]
     MixedElements(String),
-    /// `$retainKeys` is not a list, or does not name a key that the patch sets.
+    /// `$retainKeys` is not a list, or omits a key that the patch sets.
     #[error("invalid patch format of retainKeys")]
     BadRetainKeys,
     /// `$deleteFromPrimitiveList` is not a list.
@@ -51,7 +51,7 @@ pub enum StrategicPatchError {
     /// `$setElementOrder` is not a list.
     #[error("invalid patch format of setElementOrder list")]
     BadElementOrder,
-    /// The elements of a list stand in another order than `$setElementOrder` says.
+    /// The elements of a list are not in the order of `$setElementOrder`.
     #[error("The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n")]
     OrderMismatch {
         /// The elements in the patch.
@@ -63,7 +63,7 @@ pub enum StrategicPatchError {
 
 type Result<T> = std::result::Result<T, StrategicPatchError>;
 
-/// Applies the patch to a copy of the object, with lists merged as the schema says.
+/// Applies the patch to a copy of the object, with lists merged according to the schema.
 pub fn apply(object: &Value, patch: &Value, schema: &Schema) -> Result<Value> {
     let patch = match patch {
         Value::Object(patch) => patch,
@@ -111,7 +111,7 @@ fn merge_object(mut original: Object, patch: &Object, schema: Cursor<'_>) -> Res
     Ok(original)
 }
 
-/// `$retainKeys`: the other keys go.
+/// `$retainKeys`: the other keys are removed.
 fn retain_keys(original: &mut Object, patch: &Object) -> Result<()> {
     let Some(keys) = patch.get(RETAIN_KEYS) else {
         return Ok(());
@@ -119,7 +119,7 @@ fn retain_keys(original: &mut Object, patch: &Object) -> Result<()> {
     let keys = keys.as_array().ok_or(StrategicPatchError::BadRetainKeys)?;
     let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
     let is_named = |name: &String| keys.contains(name.as_str());
-    // A key that is removed anyway need not be named.
+    // A key that is removed anyway need not be listed.
     let mut set = patch
         .iter()
         .filter(|(name, value)| !is_directive(name) && !value.is_null());
@@ -130,7 +130,7 @@ fn retain_keys(original: &mut Object, patch: &Object) -> Result<()> {
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList/FIELD`: these elements go.
+/// `$deleteFromPrimitiveList/FIELD`: these elements are removed.
 fn delete_from_lists(original: &mut Object, patch: &Object) -> Result<()> {
     for (name, values) in patch {
         let Some(field) = name.strip_prefix(DELETE_FROM) else {
@@ -145,7 +145,7 @@ fn delete_from_lists(original: &mut Object, patch: &Object) -> Result<()> {
     Ok(())
 }
 
-/// `$setElementOrder/FIELD`, with the list as it was before the patch.
+/// `$setElementOrder/FIELD`, with the list before the patch.
 struct ElementOrder<'a> {
     field: &'a str,
     order: &'a [Value],
@@ -169,9 +169,8 @@ fn element_orders<'a>(original: &Object, patch: &'a Object) -> Result<Vec<Elemen
     Ok(orders)
 }
 
-/// The order in which a list is taken to have been, once elements of it were deleted: what was added by
-/// the same patch stands in the places that became free at its end. Kubernetes does so, and people see
-/// it whenever they replace one container by another.
+/// The assumed order of a list after elements of it were deleted: elements added by the same patch take the places
+/// freed at its end. Kubernetes does so, and users see it whenever they replace one container with another.
 fn after_deletions(before: Vec<Value>, merged: &[Value], patch: Option<&Value>, key: Option<&str>) -> Vec<Value> {
     let (Some(key), Some(Value::Array(patch))) = (key, patch) else {
         return before;
@@ -213,7 +212,7 @@ fn merge_value(original: Option<Value>, patch: &Value, schema: Cursor<'_>, name:
         (Some(Value::Array(original)), Value::Array(patch)) if schema.patch_merges() => {
             merge_list(original, patch, schema, name).map(|merged| Some(Value::Array(merged)))
         }
-        // A field that is new, or of another type, or replaced as a whole.
+        // A new field, one of another type, or one that is replaced as a whole.
         (_, patch) => Ok(unmerged(patch)),
     }
 }
@@ -291,7 +290,7 @@ fn merge_key<'a>(item: &'a Value, key: &str) -> Result<&'a Value> {
     })
 }
 
-/// Where the elements of a list stand. The first of those that are the same counts.
+/// The positions of list elements. Of duplicates, the first one counts.
 struct Places<'a> {
     key: Option<&'a str>,
     places: HashMap<&'a Value, usize>,
@@ -311,13 +310,13 @@ impl<'a> Places<'a> {
     }
 }
 
-/// What tells an element of a list apart: its merge key, or its value.
+/// The identity of a list element: its merge key, or its value.
 fn identity<'a>(item: &'a Value, key: Option<&str>) -> &'a Value {
     key.map_or(item, |key| &item[key])
 }
 
-/// Merges two ordered runs, the elements that `order` names and the others, so that elements which both
-/// stood in the list `before` keep their relation. Elements that are new come first.
+/// Merges two ordered runs, the elements listed in `order` and the others, so that elements which were both in the list
+/// `before` keep their relative order. New elements come first.
 fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) -> Vec<Value> {
     let (order, before) = (Places::of(order, key), Places::of(before, key));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) =
@@ -339,7 +338,7 @@ fn interleaved(list: Vec<Value>, order: &[Value], before: &[Value], key: Option<
     result
 }
 
-/// The elements of the patch must stand in the order that the directive names.
+/// The elements of the patch must be in the order of the directive.
 fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Result<()> {
     let Some(Value::Array(items)) = patch else {
         return Ok(());
@@ -356,7 +355,7 @@ fn check_order(patch: Option<&Value>, order: &[Value], key: Option<&str>) -> Res
     })
 }
 
-/// What is left of an object in a patch where there is nothing to merge it with: no directives, no nulls.
+/// An object of a patch that has nothing to merge with: without directives and nulls.
 fn without_directives(patch: &Object) -> Object {
     let kept = patch
         .iter()
@@ -365,8 +364,8 @@ fn without_directives(patch: &Object) -> Object {
         .collect()
 }
 
-/// What is left of a value in a patch where there is nothing to merge it with. An object that says how
-/// it is to be patched has no meaning there, and is left out.
+/// A value of a patch that has nothing to merge with. An object with a patch directive has no meaning there, and is
+/// omitted.
 fn unmerged(value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(PATCH) => None,

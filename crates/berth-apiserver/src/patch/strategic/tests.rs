@@ -18,7 +18,7 @@ fn lists_merge_by_key() {
         json!({"spec": {"containers": [{"name": "b", "image": "2"}]}}),
         json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]}}),
     );
-    // A new element stands before those that only the server knows.
+    // A new element comes before those that exist only on the server.
     check(
         json!({"spec": {"containers": [{"name": "a"}]}}),
         json!({"spec": {"containers": [{"name": "b"}]}}),
