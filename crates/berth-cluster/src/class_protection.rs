@@ -1,4 +1,4 @@
-//! Volume attributes classes that are deleted stay until no claim and no volume names them.
+//! Protects volume attributes classes from deletion while a claim or a volume refers to them.
 
 use super::field;
 use super::objects::{View, key_of};
@@ -7,7 +7,8 @@ use berth_kinds::kinds::volume_attributes_class::{KIND, PROTECTION};
 use berth_kinds::meta;
 use serde_json::{Value, json};
 
-/// The classes to look at when an object came, changed or went: a claim or a volume may be the last that kept one.
+/// The classes to check when an object was created, changed or deleted: a claim or a volume may have been the last
+/// reference.
 #[must_use]
 pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     match field::kind(object) {
@@ -20,7 +21,7 @@ pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     }
 }
 
-/// What to do about a class: one that stays is protected, one that is being deleted and that nothing names is let go.
+/// What to do about a class: add its protection, or remove it if the class is being deleted and no longer used.
 #[must_use]
 pub fn step(view: &dyn View, class: &Value) -> Option<Effect> {
     let mut finalizers = meta::finalizers(class);
@@ -28,7 +29,7 @@ pub fn step(view: &dyn View, class: &Value) -> Option<Effect> {
     match (field::is_deleting(class), is_protected) {
         (false, false) => finalizers.push(PROTECTION),
         (true, true) if !is_named(view, field::name(class)) => finalizers.retain(|found| *found != PROTECTION),
-        // It stays and is protected; something names it; or it goes without us.
+        // It is protected; it is still used; or it is deleted without us.
         (false, true) | (true, _) => return None,
     }
     Some(Effect::Patch(Patch {

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: how many of their pods may be evicted now.
 //!
-//! One function says what the status of a budget should be. Who evicts reads `disruptionsAllowed` there and counts it
-//! down, so that two evictions at one moment do not both get the last one.
+//! One function computes the status of a budget. Evictions read and decrement `disruptionsAllowed`, so that two
+//! concurrent evictions do not both use the last one.
 
 use super::field;
 use super::objects::{View, key_of};
@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The budgets to look at when an object came, changed or went: give its last state in the last case. See [`no_longer_concerned`] for
-/// those of before a change of labels.
+/// The budgets to update when an object was created, changed or deleted (pass its last state). See [`no_longer_concerned`] for those
+/// that matched before a change of labels.
 #[must_use]
 pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     match field::kind(object) {
@@ -27,7 +27,7 @@ pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     }
 }
 
-/// The budgets that covered an object as a view still has it, if it comes with other labels.
+/// The budgets that covered an object in its state in the view, if its labels change.
 #[must_use]
 pub fn no_longer_concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     let before = view.get(field::kind(object), field::namespace(object), field::name(object));
@@ -38,7 +38,7 @@ pub fn no_longer_concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     }
 }
 
-/// What to write into the status of a budget; `None` if it is as it should be.
+/// The new status of a budget; `None` if it is up to date.
 #[must_use]
 pub fn step(view: &dyn View, budget: &Value, now: Timestamp) -> Option<Effect> {
     let selector = Selector::of(budget);
@@ -82,7 +82,7 @@ pub fn step(view: &dyn View, budget: &Value, now: Timestamp) -> Option<Effect> {
     status.effect()
 }
 
-/// The pods that were evicted and have not begun to go. What is to be seen of the others says enough.
+/// The evicted pods that have not started to terminate. The state of the others is visible.
 fn still_disrupted(budget: &Value, pods: &[&Value]) -> Map<String, Value> {
     let mut disrupted = budget["status"]["disruptedPods"]
         .as_object()
@@ -95,7 +95,7 @@ fn still_disrupted(budget: &Value, pods: &[&Value]) -> Map<String, Value> {
     disrupted
 }
 
-/// How many pods there should be: what their controllers want, and one for each pod without a controller.
+/// The expected number of pods: that of their controllers, plus one for each pod without a controller.
 fn expected_pods(view: &dyn View, pods: &[&Value]) -> i64 {
     let mut controllers: BTreeMap<&str, i64> = BTreeMap::new();
     let mut alone = 0;
@@ -127,7 +127,7 @@ fn desired_healthy(budget: &Value, expected: i64) -> i64 {
     match (amount("maxUnavailable"), amount("minAvailable")) {
         (Some(unavailable), _) => (expected - unavailable).max(0),
         (None, Some(available)) => available,
-        // Kubernetes takes a budget that says neither for `minAvailable: 1`.
+        // Kubernetes treats a budget with neither as `minAvailable: 1`.
         (None, None) => 1,
     }
 }

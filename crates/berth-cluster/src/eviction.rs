@@ -1,5 +1,5 @@
-//! Sends pods away from nodes with taints that they do not tolerate (effect `NoExecute`), as Kubernetes does: at once, or
-//! when the time is over for which they tolerate them.
+//! Evicts pods from nodes with taints that they do not tolerate (effect `NoExecute`), as Kubernetes does: at once, or
+//! when the toleration expires.
 
 use super::field;
 use super::objects::View;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 const SOURCE: &str = "taint-eviction-controller";
 const NO_EXECUTE: &str = "NoExecute";
-/// How long a pod stays on a lost node that says nothing else: what Kubernetes writes into every pod.
+/// Default toleration of a pod for a lost node: what Kubernetes adds to every pod.
 const TOLERATION_SECONDS: i64 = 300;
 
-/// Whether a node has a taint that sends pods away.
+/// Whether a node has a taint that evicts pods.
 pub(crate) fn sends_away(node: &Value) -> bool {
     taints(node).next().is_some()
 }
@@ -26,7 +26,7 @@ fn taints(node: &Value) -> impl Iterator<Item = &Value> {
     all.filter(|taint| taint["effect"] == NO_EXECUTE)
 }
 
-/// Looks after the pods of a node. Ask again when its taints or one of its pods changed.
+/// Manages the pods of a node. Call it again when its taints or one of its pods changed.
 pub(super) fn step(view: &dyn View, node: &Value, now: Timestamp) -> Step {
     let mut step = Step::default();
     if !sends_away(node) {
@@ -58,12 +58,12 @@ pub(super) fn step(view: &dyn View, node: &Value, now: Timestamp) -> Step {
     step
 }
 
-/// Since when a taint is there, if that is known: nobody may have written it down, and in a dump it can be later than now.
+/// Since when a taint exists, if known: it may not be recorded, and in a dump it can be in the future.
 fn since(taint: &Value, now: Timestamp) -> Option<Timestamp> {
     field::time(taint, "/timeAdded").filter(|added| *added <= now)
 }
 
-/// Writes down that the taints are there since now, where that is not known.
+/// Records the current time on taints without one.
 fn dated(node: &Value, now: Timestamp) -> Effect {
     let mut taints = field::items(node, "/spec/taints").to_vec();
     for taint in &mut taints {
@@ -152,7 +152,7 @@ mod tests {
         let wake = look(&mut story).unwrap();
         assert_eq!(leaving(&story), ["mild", "none", "other"]);
         assert_eq!(wake, field::after(story.now, 60));
-        // Its time counts from the moment at which the taint was first seen.
+        // Its time counts from when the taint was first observed.
         story.now = field::after(story.now, 59);
         assert_eq!(look(&mut story), Some(wake));
         story.now = wake;

@@ -1,7 +1,7 @@
-//! The executor of effects on the objects in memory, with the guards of the one for API servers.
+//! The executor of effects on objects in memory, with the same guards as the one for API servers.
 //!
-//! A list is carried out in order, and the first effect that is refused ends it. A later effect on an object that an
-//! earlier one of the list wrote continues on the version that the earlier one left.
+//! A list is carried out in order, and the first refused effect ends it. An effect on an object that the list already
+//! wrote continues from the resulting version.
 
 use super::field;
 use super::memory::MemoryCluster;
@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What came of a list of effects.
+/// The result of a list of effects.
 #[derive(Debug, Default)]
 #[must_use = "effects can be refused, and steps want to be run again"]
 pub struct Carried {
-    /// The versions of the objects that were written; empty of those that are gone.
+    /// The versions of the written objects; empty for deleted ones.
     pub versions: BTreeMap<ObjectKey, String>,
-    /// Which objects to look at again, and when.
+    /// Which objects to process again, and when.
     pub again: Vec<(ObjectKey, When)>,
     /// Why the list ended early.
     pub refused: Option<Refusal>,
@@ -28,7 +28,7 @@ impl Carried {
     /// Whether every effect was carried out.
     ///
     /// # Errors
-    /// Why the first one was not that was refused.
+    /// Why the first refused effect was refused.
     pub fn done(self) -> Result<(), Refusal> {
         self.refused.map_or(Ok(()), Err)
     }
@@ -47,7 +47,8 @@ impl MemoryCluster {
         carried
     }
 
-    /// Carries out the next effect of a list, for those who do something between two of them. `carried` says how the list went so far.
+    /// Carries out the next effect of a list, for callers that act between two of them. `carried` is the result of the
+    /// list so far.
     ///
     /// # Errors
     /// Why it was refused. The list ends with it.
@@ -80,7 +81,7 @@ impl MemoryCluster {
             }
             Effect::Delete(delete) => {
                 match self.guarded(&delete.target, delete.guard, carried) {
-                    // It was to go, and is gone.
+                    // It was to be deleted, and is gone.
                     Err(Refusal::NotFound(_)) => return Ok(()),
                     found => found?,
                 };
@@ -95,7 +96,7 @@ impl MemoryCluster {
         Ok(())
     }
 
-    /// The object that a write is about, if it is still the one that was decided on.
+    /// The target of a write, if it is still the one that was decided on.
     fn guarded(&self, target: &Target, guard: Guard, carried: &Carried) -> Result<&Value, Refusal> {
         let found = self.objects().find(&target.key).filter(|found| is_same(found, target));
         let object = found.ok_or_else(|| Refusal::NotFound(target.key.clone()))?;
@@ -118,7 +119,7 @@ impl MemoryCluster {
         Ok(())
     }
 
-    /// Whether a fact holds that the rest of a list relies on.
+    /// Whether a fact that the rest of a list depends on is true.
     fn holds(&self, fact: &Fact, carried: &Carried) -> bool {
         match fact {
             Fact::Gone { key, uid } => self
@@ -143,7 +144,7 @@ impl MemoryCluster {
     }
 }
 
-/// Whether the node of a pod is done with it: only finalizers keep the object.
+/// Whether a pod has stopped on its node: only finalizers keep the object.
 fn is_shut_down(pod: &Value) -> bool {
     field::is_deleting(pod) && field::number(pod, "/metadata/deletionGracePeriodSeconds") == Some(0)
 }
@@ -152,12 +153,12 @@ fn version_of(object: &Value) -> &str {
     field::text(object, "/metadata/resourceVersion")
 }
 
-/// Whether an object is the one that was decided on. Whoever names no uid means whichever there is.
+/// Whether an object is the one that was decided on. Without a UID, any object with the name is.
 fn is_same(object: &Value, target: &Target) -> bool {
     target.uid.is_empty() || field::uid(object) == target.uid
 }
 
-/// Whether an object is in the version that was decided on, or in the one that an earlier effect of the list left.
+/// Whether an object has the version that was decided on, or the one after an earlier effect of the list.
 fn is_unchanged(object: &Value, target: &Target, carried: &Carried) -> bool {
     let expected = carried.versions.get(&target.key).unwrap_or(&target.resource_version);
     expected.is_empty() || version_of(object) == expected

@@ -1,5 +1,5 @@
-//! Reads and writes fields of objects that are plain JSON values. What is missing or of another type than expected
-//! reads as "not given": objects may come from any file.
+//! Reads and writes fields of objects that are plain JSON values. A missing field or one of another type reads as "not
+//! set": objects may come from any file.
 
 use berth_core::api;
 use berth_core::effect::Merge;
@@ -8,13 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// A part of an object by a path of keys and indexes with a slash before each, as `/spec/containers/0`. Unlike a
-/// full JSON pointer it cannot name keys with slashes, and so needs no memory: controllers read millions of fields.
+/// A part of an object by a path of keys and indexes, each preceded by a slash, for example `/spec/containers/0`.
+/// Unlike a full JSON pointer it cannot contain keys with slashes, and so does not allocate: controllers read millions
+/// of fields.
 pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let mut found = object;
     let mut rest = path.strip_prefix('/')?;
     loop {
-        // Keys are short: looking at each byte in turn is quicker than searching for the next slash.
+        // Keys are short: scanning bytes is faster than searching for the next slash.
         let end = rest.bytes().position(|byte| byte == b'/').unwrap_or(rest.len());
         let (key, below) = rest.split_at_checked(end)?;
         found = match found {
@@ -29,7 +30,7 @@ pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// A text by its path, empty if it is not there.
+/// A text by its path, empty if missing.
 pub fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
@@ -39,13 +40,12 @@ pub fn number(object: &Value, path: &str) -> Option<i64> {
     at(object, path).and_then(Value::as_i64)
 }
 
-/// A number that says how many, by its path. Kubernetes keeps such counts in 32 bits and refuses
-/// negative ones.
+/// A count by its path. Kubernetes stores counts in 32 bits and refuses negative ones.
 pub fn count(object: &Value, path: &str) -> Option<i64> {
     number(object, path).map(|found| found.clamp(0, i64::from(i32::MAX)))
 }
 
-/// A truth value by its path, false if it is not there.
+/// A boolean by its path, false if missing.
 pub fn flag(object: &Value, path: &str) -> bool {
     at(object, path).and_then(Value::as_bool).unwrap_or_default()
 }
@@ -60,7 +60,7 @@ pub fn time(object: &Value, path: &str) -> Option<Timestamp> {
     text(object, path).parse().ok()
 }
 
-/// Any part of an object in the form in which decisions read it; what cannot be read is taken for absent.
+/// Any part of an object as a type that decisions use; an unreadable part counts as missing.
 pub fn typed<T: DeserializeOwned>(object: &Value, path: &str) -> Option<T> {
     at(object, path).and_then(|found| T::deserialize(found).ok())
 }
@@ -75,7 +75,7 @@ pub fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
-/// The namespace of an object, empty for objects of the cluster.
+/// The namespace of an object, empty for cluster-scoped objects.
 pub fn namespace(object: &Value) -> &str {
     text(object, "/metadata/namespace")
 }
@@ -85,12 +85,12 @@ pub fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-/// The value of a label, empty if it is not there.
+/// The value of a label, empty if missing.
 pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
 
-/// The class of a volume or claim; empty if it names none. The annotation is older and still wins.
+/// The class of a volume or claim; empty if not set. The legacy annotation wins over the field.
 #[must_use]
 pub fn class_name(object: &Value) -> &str {
     let older = annotation(object, berth_core::names::STORAGE_CLASS_BETA);
@@ -102,7 +102,7 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// The labels of an object; values that are not texts are left out.
+/// The labels of an object; values that are not strings are ignored.
 pub fn labels(object: &Value) -> api::StringMap {
     let pairs = object["metadata"]["labels"].as_object().into_iter().flatten();
     pairs
@@ -110,7 +110,7 @@ pub fn labels(object: &Value) -> api::StringMap {
         .collect()
 }
 
-/// The number of bytes that a quantity at a path stands for.
+/// The number of bytes of a quantity at a path.
 pub fn bytes(object: &Value, path: &str) -> Option<i64> {
     let quantity = match at(object, path)? {
         Value::String(text) => text.parse::<Quantity>(),
@@ -125,18 +125,18 @@ pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The reference of an object to the one that manages it.
+/// The controller reference of an object.
 pub fn controller_of(object: &Value) -> Option<&Value> {
     let references = items(object, "/metadata/ownerReferences");
     references.iter().find(|reference| reference["controller"] == true)
 }
 
-/// Whether an object is managed by another one.
+/// Whether an object is controlled by another one.
 pub fn is_controlled_by(object: &Value, owner: &Value) -> bool {
     controller_of(object).is_some_and(|reference| reference["uid"] == owner["metadata"]["uid"])
 }
 
-/// A reference to an object that manages another one.
+/// A controller reference to an object.
 pub fn controller_reference(owner: &Value) -> Value {
     let mut reference = owner_reference(owner);
     set(&mut reference, &["controller"], json!(true));
@@ -144,7 +144,7 @@ pub fn controller_reference(owner: &Value) -> Value {
     reference
 }
 
-/// A reference to an object with which another one goes.
+/// An owner reference to an object.
 pub fn owner_reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"],
@@ -154,7 +154,7 @@ pub fn owner_reference(owner: &Value) -> Value {
     })
 }
 
-/// Sets a field, making the objects on the way to it. Whatever else stands in the way is replaced.
+/// Sets a field, creating the objects on its path. Other values on the path are replaced.
 pub fn set(object: &mut Value, path: &[&str], value: Value) {
     let mut at = object;
     for key in path {
@@ -169,7 +169,7 @@ pub fn set(object: &mut Value, path: &[&str], value: Value) {
     *at = value;
 }
 
-/// Takes a field away.
+/// Removes a field.
 pub fn unset(object: &mut Value, path: &[&str]) {
     if let [parents @ .., last] = path {
         let mut at = object;
@@ -185,8 +185,8 @@ pub fn unset(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// A JSON merge patch, as RFC 7386 has it. Whether it changed anything: `json_patch::merge` does not say, and a write that
-/// changes nothing must not count as one.
+/// Applies a JSON merge patch (RFC 7386). Returns whether it changed anything: `json_patch::merge` does not, and a write
+/// that changes nothing must not count.
 pub fn merge(object: &mut Value, patch: &Value) -> bool {
     merge_as(object, patch, Merge::Json)
 }
@@ -210,7 +210,7 @@ fn merge_as(object: &mut Value, patch: &Value, merge: Merge) -> bool {
     changed
 }
 
-/// Merges a patch into one field of an object. Whether it changed anything.
+/// Merges a patch into one field of an object. Returns whether it changed anything.
 pub fn merge_field(object: &mut Value, key: &str, patch: &Value, merge: Merge) -> bool {
     let Value::Object(fields) = object else {
         return false;
@@ -233,7 +233,7 @@ pub fn merge_field(object: &mut Value, key: &str, patch: &Value, merge: Merge) -
     }
 }
 
-/// The field by which the items of a list are told apart in strategic merges. Other lists are replaced.
+/// The merge key of a list in strategic merges. Other lists are replaced.
 fn merge_key(list: &str) -> Option<&'static str> {
     match list {
         "conditions" => Some("type"),
@@ -256,7 +256,7 @@ fn merge_items(known: &mut Vec<Value>, changes: &[Value], by: &str) -> bool {
             Some(at) => merge_as(&mut known[at], change, Merge::Strategic),
             None if goes => false,
             None => {
-                // As a patch of nothing: what it takes away is not there.
+                // As a patch of nothing: removed fields are not present.
                 let mut item = Value::Null;
                 merge_as(&mut item, change, Merge::Strategic);
                 known.push(item);
@@ -267,7 +267,7 @@ fn merge_items(known: &mut Vec<Value>, changes: &[Value], by: &str) -> bool {
     changed
 }
 
-/// The JSON merge patch that makes one value of another; `None` if they are the same.
+/// The JSON merge patch that turns one value into another; `None` if they are equal.
 pub fn difference(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return (before != after).then(|| after.clone());
@@ -285,12 +285,12 @@ pub fn difference(before: &Value, after: &Value) -> Option<Value> {
     (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
-/// A time as objects carry it: in whole seconds.
+/// A time in the form that objects use: in whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// A time some seconds later; the end of time if there is none.
+/// A time some seconds later; the maximum time on overflow.
 pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time.saturating_add(SignedDuration::from_secs(seconds))
         .unwrap_or(Timestamp::MAX)

@@ -1,7 +1,7 @@
-//! What goes with an object that is gone: its dependents, and the pods of a node.
+//! What is deleted with an object: its dependents, and the pods of a node.
 //!
-//! These functions are asked when an object has gone, and never go looking for objects without owners: a file or
-//! a dump of a cluster often holds pods whose owners were left out, and those must stay.
+//! These functions are called when an object was deleted, and never search for objects without owners: a file or a dump
+//! of a cluster often contains pods whose owners were omitted, and those must be kept.
 
 use super::field;
 use super::objects::View;
@@ -10,14 +10,14 @@ use berth_core::effect::Effect;
 use berth_kinds::deletion::{self, Fate, Owner};
 use serde_json::Value;
 
-/// The owners of an object that are there.
+/// The existing owners of an object.
 pub(crate) fn owners<'a>(view: &'a dyn View, object: &'a Value) -> impl Iterator<Item = &'a Value> {
     let references = field::items(object, "/metadata/ownerReferences").iter();
     references
         .filter_map(|reference| find(view, reference, field::namespace(object)).filter(|found| is(found, reference)))
 }
 
-/// What becomes of an object one of whose owners is gone, or waits for it to go.
+/// What happens to an object when one of its owners is gone, or waits for it to be deleted.
 pub(crate) fn fate(view: &dyn View, object: &Value) -> Fate {
     let references = field::items(object, "/metadata/ownerReferences");
     let states = references.iter().map(|reference| {
@@ -33,14 +33,14 @@ fn is(object: &Value, reference: &Value) -> bool {
     object["metadata"]["uid"] == reference["uid"]
 }
 
-/// The object of the name in a reference, in the namespace of the one that refers to it or in none.
+/// The object of a reference, in the namespace of the referring object or cluster-scoped.
 fn find<'a>(view: &'a dyn View, reference: &Value, namespace: &str) -> Option<&'a Value> {
     let (kind, name) = (field::text(reference, "/kind"), field::text(reference, "/name"));
     view.get(kind, namespace, name).or_else(|| view.get(kind, "", name))
 }
 
-/// What becomes of a pod whose node is gone: no agent will ever remove it. One that no agent has ever looked at, because it
-/// was given a node that never was, is left alone.
+/// Deletes a pod whose node is gone: no agent will ever remove it. A pod that no agent ever processed, because its node
+/// never existed, is left alone.
 pub(crate) fn orphan(pod: &Value) -> Option<Effect> {
     let was_looked_at = !pod["status"]["startTime"].is_null() || field::text(pod, "/status/phase") == "Running";
     (was_looked_at || field::is_deleting(pod)).then(|| step::remove(pod))

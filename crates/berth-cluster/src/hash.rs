@@ -1,12 +1,12 @@
-//! Hashes and name endings that are the same on every machine and in every run.
+//! Hashes and name suffixes that are the same on every machine and in every run.
 
 use serde_json::Value;
 
-/// Letters and digits that spell no words by accident: the ones that Kubernetes uses in generated names.
+/// Letters and digits that form no words: those that Kubernetes uses in generated names.
 const SAFE: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Letters at the end of a generated name.
+/// Length of the suffix of a generated name.
 const SUFFIX_LETTERS: usize = 5;
-/// A name may have 63 letters, of which the last are generated.
+/// A name may have 63 characters, including the generated suffix.
 const MAX_BASE: usize = 63 - SUFFIX_LETTERS;
 
 /// FNV-1a over 64 bits.
@@ -41,7 +41,7 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     hash.finish()
 }
 
-/// The hash of a value, whatever the order of its keys.
+/// The hash of a value, independent of the order of its keys.
 pub(crate) fn of_value(value: &Value) -> u64 {
     let mut hash = Fnv::new();
     write_value(&mut hash, value);
@@ -73,7 +73,7 @@ fn write_value(hash: &mut Fnv, value: &Value) {
     }
 }
 
-/// A template's hash as it stands in names and labels: up to ten safe letters, as Kubernetes has it.
+/// A template's hash as used in names and labels: up to ten safe letters, as in Kubernetes.
 pub(crate) fn template_hash(template: &Value, collisions: i64) -> String {
     let mut hash = Fnv::new();
     hash.write(&of_value(template).to_le_bytes());
@@ -83,7 +83,7 @@ pub(crate) fn template_hash(template: &Value, collisions: i64) -> String {
     folded.to_string().bytes().map(letter).collect()
 }
 
-/// Endings of generated names, from a seed and a count: the same run gives the same names.
+/// Suffixes of generated names, from a seed and a counter: the same run gives the same names.
 #[derive(Clone, Debug)]
 pub(crate) struct Suffixes {
     seed: u64,
@@ -95,7 +95,7 @@ impl Suffixes {
         Self { seed, used: 0 }
     }
 
-    /// `base` and five letters, for which `is_taken` is false.
+    /// `base` with a five-letter suffix for which `is_taken` is false.
     pub(crate) fn name(&mut self, base: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let base: String = base.chars().take(MAX_BASE).collect();
         loop {
@@ -111,7 +111,7 @@ impl Suffixes {
         let mut bits = mix(self.seed ^ mix(self.used));
         (0..SUFFIX_LETTERS)
             .map(|_| {
-                // Five letters take less than 24 of the 64 bits, so that every letter is about equally likely.
+                // Five letters use less than 24 of the 64 bits, so every letter is about equally likely.
                 let letter = (bits % 27) as usize;
                 bits /= 27;
                 char::from(SAFE[letter])

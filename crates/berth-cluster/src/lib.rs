@@ -1,10 +1,10 @@
-//! A cluster in memory: its objects, and what a cluster has besides scheduling and volumes, such as workload controllers and
-//! node agents. [`simulation`] puts all parts of Berth together on these objects, in virtual time.
+//! A cluster in memory: its objects, and the parts of a cluster besides scheduling and volumes, such as workload controllers
+//! and node agents. [`simulation`] combines all parts of Berth on these objects, in virtual time.
 //!
-//! `berth up` and `berth simulate` run the same functions. Each one is a pure step: it reads objects through a
-//! [`View`], takes the time as a parameter, and returns [`Effect`](berth_core::effect::Effect)s and the time of the next step.
-//! Nothing here waits, sends, reads a clock or keeps what a watch would tell it. Whether an effect
-//! becomes a request to an API server or a change in memory is the caller's choice.
+//! `berth up` and `berth simulate` run the same functions. Each one is a pure step: it reads objects through a [`View`], takes
+//! the time as a parameter, and returns [`Effect`](berth_core::effect::Effect)s and the time of the next step. Nothing here
+//! waits, sends, reads a clock or caches what a watch delivers. The caller decides whether an effect becomes a request to an
+//! API server or a change in memory.
 //!
 //! ```text
 //!   watch ──▶ Objects ──▶ Workloads::reconcile ─┐
@@ -12,9 +12,9 @@
 //!     └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A view must show the caller's own writes before the next step runs: whoever sends an effect to an API server
-//! puts the object from the answer into its [`Objects`] at once and does not wait for the watch. A step that does
-//! not see the pod it has just created would create another.
+//! A view must include the caller's own writes before the next step runs: after sending an effect to an API server, put
+//! the object from the response into the [`Objects`] at once, without waiting for the watch. A step that does not see
+//! the pod it has just created would create another.
 
 pub mod agent;
 pub mod check;

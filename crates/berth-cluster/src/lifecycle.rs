@@ -1,13 +1,11 @@
-//! What becomes of a node whose agent has fallen silent, and of its pods.
+//! What happens to a node whose agent is silent, and to its pods.
 //!
-//! An agent that beats renews the lease of its node. When the lease has not been renewed for long enough, nobody
-//! knows how the node is: its conditions become unknown, it is tainted so that no pod comes, its pods are no longer
-//! ready, and after the time that each tolerates they are deleted. They stay until an agent removes them, as in
-//! Kubernetes: a pod of a StatefulSet is not started twice because a node does not answer. When the agent is back,
-//! the taints go.
+//! A running agent renews the lease of its node. If the lease was not renewed for long enough, the state of the node is
+//! unknown: its conditions become unknown, it is tainted to keep pods away, its pods become unready, and after their
+//! toleration expires they are deleted. They remain until an agent removes them, as in Kubernetes: a pod of a
+//! StatefulSet is not started twice because a node does not respond. When the agent is back, the taints are removed.
 //!
-//! A node without a lease is taken for well: nobody has ever beaten for it. Taints that users put on it send pods away all the
-//! same.
+//! A node without a lease counts as healthy: it never had heartbeats. Taints that users add to it evict pods anyway.
 
 use super::eviction;
 use super::field;
@@ -21,11 +19,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const SOURCE: &str = "node-controller";
-/// How long a lease may be old before its node counts as lost: five renewals, as in Kubernetes.
+/// How old a lease may be before its node counts as lost: five renewals, as in Kubernetes.
 const GRACE_SECONDS: i64 = 50;
 const SILENT: &str = "Kubelet stopped posting node status.";
 
-/// Looks after one node. Ask again when its lease, its conditions, its taints or one of its pods changed.
+/// Manages one node. Call it again when its lease, its conditions, its taints or one of its pods changed.
 #[must_use]
 pub fn step(view: &dyn View, node: &str, now: Timestamp) -> Step {
     let Some(found) = view.get("Node", "", node) else {
@@ -38,7 +36,7 @@ pub fn step(view: &dyn View, node: &str, now: Timestamp) -> Step {
     step
 }
 
-/// Looks at the lease of a node, and at what it tells of itself.
+/// Checks the lease of a node, and its reported conditions.
 fn watch_over(view: &dyn View, node: &Value, lease: &Value, now: Timestamp, step: &mut Step) {
     let expires = field::time(lease, "/spec/renewTime").map(|renewed| field::after(renewed, GRACE_SECONDS));
     let is_silent = expires.is_some_and(|expires| expires <= now);
@@ -63,7 +61,7 @@ fn watch_over(view: &dyn View, node: &Value, lease: &Value, now: Timestamp, step
     }
 }
 
-/// Nobody knows any more how the node is.
+/// Sets the conditions of a node to unknown.
 fn forget_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     let known = field::items(node, "/status/conditions");
     if known.iter().all(|condition| condition["status"] == "Unknown") && !known.is_empty() {
@@ -80,7 +78,7 @@ fn forget_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     step.normal(SOURCE, node, "NodeNotReady", message);
 }
 
-/// Gives the node the taint that keeps pods away and sends them away, or takes it off.
+/// Adds the taint that keeps pods away and evicts them, or removes it.
 fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step) {
     let known = field::items(node, "/spec/taints");
     let is_ours = |taint: &&Value| taint["key"] == TAINT_NOT_READY || taint["key"] == TAINT_UNREACHABLE;
@@ -125,7 +123,7 @@ mod tests {
     use crate::agent::{self, Mode, Settings};
     use crate::testing::{Story, workload};
 
-    /// Agents and this controller until nothing moves before a time.
+    /// Runs agents and this controller until nothing changes before a time.
     fn run_until(story: &mut Story, end: Timestamp, mode: Mode) {
         let settings = Settings {
             heartbeats: true,

@@ -1,8 +1,8 @@
 //! Objects in memory under the rules of an API server.
 //!
-//! Gives uids, versions and times to what is created, completes it, keeps pods that run until their agent removes them,
-//! keeps objects with finalizers, deletes dependents with their owner, and tells what changed. A write that changes
-//! nothing is no change. What may be written is checked elsewhere: manifests where they are read, guards in `executor`.
+//! Sets UIDs, versions and times of new objects, completes them, keeps running pods until their agent removes them,
+//! keeps objects with finalizers, deletes dependents with their owner, and reports changes. A write that changes
+//! nothing is not a change. Validation is elsewhere: manifests are validated when they are read, guards in `executor`.
 
 use super::field;
 use super::garbage;
@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// It came or changed; read it for its present state.
+    /// It was created or changed; read its current state.
     Present(ObjectKey),
-    /// Its labels were changed; this was its state before.
+    /// Its labels changed; this is its previous state.
     Relabelled(Value),
-    /// It went; this was its last state.
+    /// It was deleted; this is its last state.
     Gone(Value),
 }
 
@@ -43,35 +43,35 @@ impl MemoryCluster {
         &self.objects
     }
 
-    /// What was told to the user, in order.
+    /// The recorded events, in order.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// How many writes there have been.
+    /// Number of writes.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The next thing that happened and was not taken yet, in order: what a watch would tell.
+    /// The next unread change, in order: what a watch would deliver.
     pub fn next_change(&mut self) -> Option<Change> {
         self.changed.pop_front()
     }
 
-    /// Adds an object as a file or a dump has it: what a system noted of it stays.
+    /// Adds an object from a file or a dump, keeping its recorded state.
     ///
     /// # Errors
-    /// If it has no kind or name, is already there, or names a priority class that is not.
+    /// If it has no kind or name, already exists, or refers to a missing priority class.
     pub fn create(&mut self, object: Value, now: Timestamp) -> Result<(), Refusal> {
         self.insert(object, now, true)
     }
 
-    /// Creates an object that has no past, as a user or a step does.
+    /// Creates a new object, as a user or a step does.
     ///
     /// # Errors
-    /// If it has no kind or name, is already there, or names a priority class that is not.
+    /// If it has no kind or name, already exists, or refers to a missing priority class.
     pub(crate) fn create_new(&mut self, object: Value, now: Timestamp) -> Result<(), Refusal> {
         self.insert(object, now, false)
     }
@@ -107,7 +107,7 @@ impl MemoryCluster {
         let is_late = garbage::owners(&self.objects, &object).any(deletion::is_waiting);
         self.put(key.clone(), object);
         if is_late {
-            // Its owner waits for its dependents to go.
+            // Its owner waits for its dependents to be deleted.
             self.examine(&key, now);
         }
         Ok(())
@@ -133,8 +133,8 @@ impl MemoryCluster {
         field::set(object, &["metadata", "resourceVersion"], version);
     }
 
-    /// Merges a patch into an object that is there. A change of anything but metadata and status is a new generation, unless
-    /// it is made through a subresource.
+    /// Applies a patch to an existing object. A change outside metadata and status increments the generation, unless it is
+    /// made through a subresource.
     ///
     /// # Errors
     /// If it adds a finalizer to an object that is being deleted.
@@ -169,7 +169,7 @@ impl MemoryCluster {
         if changed {
             let mut admission = self.admission(now);
             admission.subresource = subresource.unwrap_or_default();
-            // No step writes what is refused here: only definitions are, and services.
+            // No step writes what is refused here: only definitions and services can be.
             let _ = complete_update(before.as_ref(), &mut object, &admission);
         }
         if is_new_generation && subresource.is_none() && generation(&object) != Generation::Fixed {
@@ -178,7 +178,7 @@ impl MemoryCluster {
         if changed {
             self.stamp(&mut object);
         }
-        // A pod with a node waits for its agent even when its last finalizer has gone.
+        // A pod with a node waits for its agent even after its last finalizer is removed.
         let goes = deletion::is_finished(&object);
         self.objects.give_back(key, object);
         if goes {
@@ -191,7 +191,7 @@ impl MemoryCluster {
         Ok(())
     }
 
-    /// Deletes an object that is there, now or when its time is over and its finalizers are gone.
+    /// Deletes an existing object, now or after its grace period and finalizers.
     pub(crate) fn delete(
         &mut self,
         key: &ObjectKey,
@@ -213,7 +213,7 @@ impl MemoryCluster {
         }
     }
 
-    /// Changes what only the server itself changes.
+    /// Makes a change that only the server itself makes.
     pub(crate) fn edit(&mut self, key: &ObjectKey, now: Timestamp, edit: impl FnOnce(&mut Value)) {
         let Some(mut object) = self.objects.take(key, true) else {
             return;
@@ -248,7 +248,7 @@ impl MemoryCluster {
         self.objects.dependents(uid).map(key_of).collect()
     }
 
-    /// Looks after an object that has lost an owner, or whose owner waits for it to go.
+    /// Processes an object that lost an owner, or whose owner waits for it to be deleted.
     fn examine(&mut self, key: &ObjectKey, now: Timestamp) {
         let found = self.objects.find(key).filter(|found| !field::is_deleting(found));
         match found.map_or(Fate::Stays, |found| garbage::fate(&self.objects, found)) {
@@ -257,7 +257,7 @@ impl MemoryCluster {
             Fate::Goes(propagation) => {
                 let uid = found.map_or("", field::uid);
                 let is_circle = self.objects.dependents(uid).any(deletion::is_waiting);
-                // Each of a circle would wait for the others.
+                // Each object in a cycle would wait for the others.
                 if propagation == Propagation::Foreground && is_circle {
                     self.edit(key, now, deletion::unblock);
                 }
@@ -266,7 +266,7 @@ impl MemoryCluster {
         }
     }
 
-    /// Looks after the dependents of an object that is being deleted and waits for them to go, or to be set free.
+    /// Processes the dependents of an object that waits for them to be deleted or orphaned.
     fn collect(&mut self, key: &ObjectKey, now: Timestamp) {
         let Some(object) = self.objects.find(key).filter(|object| field::is_deleting(object)) else {
             return;
@@ -296,8 +296,8 @@ impl MemoryCluster {
     }
 }
 
-/// What a write may change of a part of an object. The status is written by its own subresource, and nothing else is but some
-/// metadata.
+/// The part of an object that a write may change. The status is written through its subresource, which changes nothing else
+/// except some metadata.
 fn may_write<'a>(
     kind: Option<&Kind>,
     subresource: Option<&str>,
@@ -317,7 +317,7 @@ fn may_write<'a>(
     }
 }
 
-/// The fields of a patch that are wanted.
+/// The selected fields of a patch.
 fn only(body: &Value, wanted: impl Fn(&str) -> bool) -> Cow<'_, Value> {
     match body {
         Value::Object(fields) if !fields.keys().all(|field| wanted(field)) => {
@@ -329,7 +329,7 @@ fn only(body: &Value, wanted: impl Fn(&str) -> bool) -> Cow<'_, Value> {
     }
 }
 
-/// An object that is being deleted gets no new finalizers.
+/// Refuses new finalizers on an object that is being deleted.
 fn check_finalizers(key: &ObjectKey, object: &Value, body: &Value) -> Result<(), Refusal> {
     let known = field::items(object, "/metadata/finalizers");
     let mut wanted = field::items(body, "/metadata/finalizers").iter();
@@ -342,7 +342,7 @@ fn check_finalizers(key: &ObjectKey, object: &Value, body: &Value) -> Result<(),
     }
 }
 
-/// What the generation of an object does. Custom kinds count theirs.
+/// How the generation of an object behaves. Custom kinds count theirs.
 fn generation(object: &Value) -> Generation {
     berth_kinds::kind_of(object).map_or(Generation::Counted, |kind| kind.generation)
 }

@@ -1,20 +1,20 @@
 //! The labels and annotations that workload controllers and node agents write or read.
 //!
-//! Those that decisions about volumes need stand in [`berth_core::names`].
+//! Those for volume decisions are in [`berth_core::names`].
 
 /// Label on a pod of a StatefulSet: its own name.
 pub const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// Label on a pod of a StatefulSet: its ordinal.
 pub const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
-/// Label on a pod of a StatefulSet: the revision of the template it was made from.
+/// Label on a pod of a StatefulSet: the revision of its template.
 pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
 /// Label on a ControllerRevision: the hash in its name.
 pub const REVISION_HASH: &str = "controller.kubernetes.io/hash";
-/// Label on the ReplicaSets of a Deployment and on their pods: which template they are of.
+/// Label on the ReplicaSets of a Deployment and on their pods: the hash of their template.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Annotation on a pod of a ReplicaSet: pods with a lower cost are deleted first.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Annotation on a Deployment and its ReplicaSets: how many templates there have been.
+/// Annotation on a Deployment and its ReplicaSets: the revision number.
 pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
 /// Label on the pods of a Job: its name.
 pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
@@ -27,19 +27,19 @@ pub const CONTROLLER_UID_LEGACY: &str = "controller-uid";
 /// Label and annotation on the pods of an indexed Job: their index.
 pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Annotation on a pod (so on a pod template): how many seconds its containers run until they end by themselves. Those that
-/// are always restarted start again after a back-off. Without it the pods of a Job end at once and all others run for ever.
+/// Annotation on a pod (so on a pod template): how many seconds its containers run before they end on their own. Those that
+/// are always restarted start again after a backoff. Without it, pods of a Job end at once and all others run forever.
 pub const RUN_SECONDS: &str = "berth.dev/run-seconds";
-/// Annotation on a pod: the code with which its containers end, 0 if it is not there.
+/// Annotation on a pod: the exit code of its containers, 0 if not set.
 pub const EXIT_CODE: &str = "berth.dev/exit-code";
-/// Annotation on a pod: how many seconds its containers take to start, at once if it is not there.
+/// Annotation on a pod: how many seconds its containers take to start; immediately if not set.
 pub const START_SECONDS: &str = "berth.dev/start-seconds";
-/// Annotation on a pod: how many seconds after its start its containers answer their readiness probes, or `never`.
+/// Annotation on a pod: how many seconds after their start its containers pass their readiness probes, or `never`.
 pub const READY_SECONDS: &str = "berth.dev/ready-seconds";
-/// Annotation on a node: how its agent behaves, see [`super::agent::Mode`].
+/// Annotation on a node: the mode of its agent, see [`super::agent::Mode`].
 pub const AGENT_MODE: &str = "berth.dev/agent";
 
-/// Node label: the rack, unique within a zone only.
+/// Node label: the rack, unique only within a zone.
 pub const RACK: &str = "topology.berth.dev/rack";
 
 /// The namespace of the nodes' leases.

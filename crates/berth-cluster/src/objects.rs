@@ -1,4 +1,4 @@
-//! The objects that steps read: a view, and the one kept in memory.
+//! The objects that steps read: a view, and its in-memory implementation.
 
 use super::field;
 use berth_core::effect::ObjectKey;
@@ -7,14 +7,14 @@ use serde_json::Value;
 use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What steps may read. Objects come in the order of namespace and name, so that the same objects give the same
-/// effects. Every object carries its `kind` and `apiVersion` (items of a List from an API server do not: put them in).
+/// What steps may read. Objects are ordered by namespace and name, so that the same objects give the same effects.
+/// Every object has its `kind` and `apiVersion` (items of a List from an API server do not: add them).
 pub trait View {
-    /// One object. The namespace is empty for objects of the cluster.
+    /// One object. The namespace is empty for cluster-scoped objects.
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value>;
     /// All objects of a kind.
     fn of_kind<'a>(&'a self, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
-    /// The objects of any kind that name the object of this uid as an owner.
+    /// The objects of any kind with this UID as an owner.
     fn dependents<'a>(&'a self, uid: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
     /// The pods that are bound to a node.
     fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
@@ -26,7 +26,7 @@ pub fn key_of(object: &Value) -> ObjectKey {
     key_for(field::kind(object), field::namespace(object), field::name(object))
 }
 
-/// A key from its parts. The kinds that there are most objects of cost no memory.
+/// A key from its parts. The most frequent kinds do not allocate.
 #[must_use]
 pub fn key_for(kind: &str, namespace: &str, name: &str) -> ObjectKey {
     const FREQUENT: [&str; 12] = [
@@ -49,7 +49,7 @@ pub fn key_for(kind: &str, namespace: &str, name: &str) -> ObjectKey {
     }
 }
 
-/// The names of the claims that a pod uses, those of its ephemeral volumes included.
+/// The names of the claims that a pod uses, including those of its ephemeral volumes.
 pub fn claims_of(pod: &Value) -> impl Iterator<Item = Cow<'_, str>> {
     field::items(pod, "/spec/volumes").iter().filter_map(|volume| {
         let named = field::text(volume, "/persistentVolumeClaim/claimName");
@@ -62,7 +62,7 @@ pub fn claims_of(pod: &Value) -> impl Iterator<Item = Cow<'_, str>> {
 }
 
 type NamespacedName = (String, String);
-/// Objects of one kind by namespace and name, so that a look-up needs no key of its own.
+/// Objects of one kind by namespace and name, so that a lookup needs no allocated key.
 type Namespaces = BTreeMap<String, BTreeMap<String, Value>>;
 
 /// Objects in memory with the indexes that steps need.
@@ -76,8 +76,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Puts an object in, in place of the one of the same kind and name. A version older than the one that is there
-    /// is passed over: an answer to a write can be ahead of the watch.
+    /// Adds an object, replacing the one with the same kind and name. An older version than the known one is ignored: a
+    /// response to a write can be ahead of the watch.
     pub fn insert(&mut self, object: Value) {
         let key = key_of(&object);
         if let Some(known) = self.find_mut(&key) {
@@ -102,15 +102,15 @@ impl Objects {
         names.insert(key.name, object);
     }
 
-    /// Whether an object tells nothing new: this state of it is there, or a later one, or a namesake that came after it. For
-    /// objects of one server, whose resource versions are numbers that grow.
+    /// Whether an object is not news: this or a later state of it is known, or a newer object with its name. For objects of
+    /// one server, whose resource versions are increasing numbers.
     #[must_use]
     pub fn knows(&self, object: &Value) -> bool {
         let known = self.find(&key_of(object)).and_then(version);
         known.zip(version(object)).is_some_and(|(known, told)| known >= told)
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Value> {
         let object = self
             .kinds
@@ -142,7 +142,7 @@ impl Objects {
             .get_mut(&key.name)
     }
 
-    /// Lends an object out to be changed; [`Self::give_back`] must follow before anybody reads it.
+    /// Takes an object to be changed; [`Self::give_back`] must follow before the next read.
     pub(crate) fn take(&mut self, key: &ObjectKey, changes_indexes: bool) -> Option<Value> {
         if changes_indexes {
             return self.remove(key);
@@ -150,7 +150,7 @@ impl Objects {
         self.find_mut(key).map(std::mem::take)
     }
 
-    /// Takes back an object that was lent out, in its new state.
+    /// Returns a taken object in its new state.
     pub(crate) fn give_back(&mut self, key: &ObjectKey, object: Value) {
         match self.find_mut(key) {
             Some(place) => *place = object,
@@ -197,7 +197,7 @@ impl Objects {
     }
 }
 
-/// Takes one member out of an index, and the entry with its last member.
+/// Removes one member from an index, and the entry with its last member.
 fn forget<K, Q, T>(index: &mut BTreeMap<K, BTreeSet<T>>, entry: &Q, member: &T)
 where
     K: Ord + Borrow<Q>,
@@ -219,8 +219,8 @@ fn is_indexed_alike(known: &Value, object: &Value) -> bool {
     same("/metadata/ownerReferences") && (!is_pod || same("/spec/nodeName") && same("/spec/volumes"))
 }
 
-/// Whether the known state of an object came after the one at hand. Resource versions of one server are numbers;
-/// those of another object of the same name, or no numbers at all, say nothing.
+/// Whether the known state of an object is newer than this one. Resource versions of one server are numbers; those of
+/// another object with the same name, or that are not numbers, cannot be compared.
 fn is_newer(known: &Value, object: &Value) -> bool {
     field::uid(known) == field::uid(object)
         && version(known)
@@ -254,7 +254,7 @@ impl View for Objects {
     }
 }
 
-// Not imported: a view has a `get` of its own.
+// Not imported: a view has its own `get`.
 impl berth_kinds::admission::Lookup for Objects {
     fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Cow<'_, Value>> {
         View::get(self, kind.name, namespace, name).map(Cow::Borrowed)

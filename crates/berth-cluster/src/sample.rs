@@ -1,4 +1,4 @@
-//! The cluster that `berth up` starts with when it is given no files.
+//! The default cluster of `berth up` without files.
 //!
 //! By default nine nodes in three zones of one region, each zone with three racks. Every node has two local disks,
 //! and there are classes for storage on a node, in a rack, in a zone and in two zones.
@@ -9,21 +9,21 @@ use berth_core::quantity::Quantity;
 use serde_json::{Value, json};
 use std::str::FromStr;
 
-/// The most nodes: each has a range of addresses of its own.
+/// Maximum number of nodes: each has its own address range.
 pub const NODES_MAX: u32 = 10_000;
-/// The most zones: they are called by letters.
+/// Maximum number of zones: they are named by letters.
 pub const ZONES_MAX: u32 = 26;
-/// The most local disks of a node.
+/// Maximum number of local disks of a node.
 const DISKS_MAX: usize = 100;
-/// How many racks a zone has.
+/// Number of racks in a zone.
 const RACKS: u32 = 3;
 
-/// How large a cluster is.
+/// The size of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many nodes, spread over the zones in turn.
+    /// Number of nodes, spread over the zones in turn.
     pub nodes: u32,
-    /// How many zones.
+    /// Number of zones.
     pub zones: u32,
     /// The local disks of each node.
     pub disks: Disks,
@@ -39,11 +39,11 @@ impl Default for Shape {
     }
 }
 
-/// The sizes of the local disks of a node, as people write them: `2x100Gi,1x1Ti`.
+/// The sizes of the local disks of a node, written as `2x100Gi,1x1Ti`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks(Vec<String>);
 
-/// Why disks cannot be understood.
+/// Why a list of disks is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "found {0:?}, expected a number of disks and their size, such as 2x100Gi, or several with commas between; {DISKS_MAX} disks at most"
@@ -85,7 +85,7 @@ pub fn objects(shape: &Shape) -> Vec<Value> {
     objects
 }
 
-/// Where a node is.
+/// The location of a node.
 struct Place {
     /// Its number in the cluster, from 1.
     number: u32,

@@ -1,11 +1,11 @@
-//! Changes a status field by field and tells whether anything changed.
+//! Changes a status field by field and tracks whether anything changed.
 
 use super::{field, step};
 use berth_core::effect::Effect;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A status on its way. Fields that nobody here knows stay as they are.
+/// A status being built. Unknown fields are kept.
 pub(crate) struct Status<'a> {
     object: &'a Value,
     status: Value,
@@ -22,7 +22,7 @@ pub(crate) struct Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// A condition that says nothing but whether it holds.
+    /// A condition with only a status.
     pub(crate) fn plain(name: &'a str, holds: bool) -> Self {
         Self {
             name,
@@ -34,7 +34,7 @@ impl<'a> Condition<'a> {
 }
 
 impl<'a> Status<'a> {
-    /// The status of an object as it is.
+    /// The current status of an object.
     pub(crate) fn of(object: &'a Value, now: Timestamp) -> Self {
         Self {
             object,
@@ -48,12 +48,12 @@ impl<'a> Status<'a> {
         field::set(&mut self.status, &[name], value.into());
     }
 
-    /// Leaves a field out.
+    /// Removes a field.
     pub(crate) fn unset(&mut self, name: &str) {
         field::unset(&mut self.status, &[name]);
     }
 
-    /// Sets a count that Kubernetes leaves out when it is zero.
+    /// Sets a count that Kubernetes omits when it is zero.
     pub(crate) fn count(&mut self, name: &str, count: i64) {
         if count == 0 {
             self.unset(name);
@@ -62,24 +62,24 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// Sets the generation of the object as the one that this status is about.
+    /// Sets the observed generation to that of the object.
     pub(crate) fn observe(&mut self) {
         if let Some(generation) = field::number(self.object, "/metadata/generation") {
             self.set("observedGeneration", generation);
         }
     }
 
-    /// Sets a condition. Its time changes only when it begins or ceases to hold.
+    /// Sets a condition. Its time changes only with its status.
     pub(crate) fn condition(&mut self, condition: Condition<'_>) {
         self.write_condition(condition, &[]);
     }
 
-    /// Sets a condition that also tells when it was last written.
+    /// Sets a condition with the time of the last write.
     pub(crate) fn dated_condition(&mut self, condition: Condition<'_>) {
         self.write_condition(condition, &["lastUpdateTime"]);
     }
 
-    /// Sets a condition that also tells when it was last looked at: those of Jobs.
+    /// Sets a condition with the time of the last probe: those of Jobs.
     pub(crate) fn probed_condition(&mut self, condition: Condition<'_>) {
         self.write_condition(condition, &["lastProbeTime"]);
     }
@@ -124,13 +124,13 @@ impl<'a> Status<'a> {
         self.set("containerStatuses", containers);
     }
 
-    /// The effect that writes the status, unless it is the same as before.
+    /// The effect that writes the status, unless it is unchanged.
     pub(crate) fn effect(self) -> Option<Effect> {
         step::update_status(self.object, &self.status)
     }
 }
 
-/// Whether an object has a condition that holds.
+/// Whether a condition of an object is true.
 pub fn holds(object: &Value, condition: &str) -> bool {
     find(object, condition).is_some_and(|found| found["status"] == "True")
 }

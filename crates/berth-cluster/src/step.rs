@@ -1,26 +1,26 @@
-//! What a step of a workload controller or a node agent answers with.
+//! The result of a step of a workload controller or a node agent.
 
 use super::field;
 use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Target, When};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The answer of a step.
+/// The result of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// What to do, in this order.
+    /// What to do, in order.
     pub effects: Vec<Effect>,
-    /// When to run the step again even if nothing changes. `None`: only a change can make a difference.
+    /// When to run the step again even if nothing changes. `None`: only after a change.
     pub wake: Option<Timestamp>,
 }
 
 impl Step {
-    /// Asks to be run again at a time, or earlier if that was asked for already.
+    /// Requests another run at a time, or earlier if already requested.
     pub fn wake_at(&mut self, time: Timestamp) {
         self.wake = Some(self.wake.map_or(time, |earlier| earlier.min(time)));
     }
 
-    /// Adds what another step asks for.
+    /// Adds the result of another step.
     pub fn append(&mut self, other: Self) {
         self.effects.extend(other.effects);
         if let Some(time) = other.wake {
@@ -28,7 +28,7 @@ impl Step {
         }
     }
 
-    /// The step of this key as a list of effects, the last of which asks for the next look.
+    /// The step of this key as a list of effects; the last one requests the next run.
     #[must_use]
     pub fn into_effects(self, key: &ObjectKey) -> Vec<Effect> {
         let mut effects = self.effects;
@@ -44,7 +44,7 @@ impl Step {
         self.effects.push(Effect::Create(Box::new(object)));
     }
 
-    /// Deletes an object with the grace period that it asks for itself.
+    /// Deletes an object with its own grace period.
     pub(crate) fn delete(&mut self, object: &Value) {
         self.effects.push(delete(object));
     }
@@ -59,12 +59,12 @@ impl Step {
         self.effects.push(patch(object, name, body));
     }
 
-    /// Tells that something went as it should.
+    /// Adds an event of type Normal.
     pub(crate) fn normal(&mut self, source: &'static str, object: &Value, reason: &'static str, message: String) {
         self.event(source, object, EventType::Normal, reason, message);
     }
 
-    /// Tells that something did not go as it should.
+    /// Adds an event of type Warning.
     pub(crate) fn warning(&mut self, source: &'static str, object: &Value, reason: &'static str, message: String) {
         self.event(source, object, EventType::Warning, reason, message);
     }
@@ -87,7 +87,7 @@ impl Step {
     }
 }
 
-/// Deletes an object with the grace period that it asks for itself.
+/// Deletes an object with its own grace period.
 #[must_use]
 pub fn delete(object: &Value) -> Effect {
     Effect::Delete(Delete {
@@ -107,7 +107,7 @@ pub fn remove(object: &Value) -> Effect {
     })
 }
 
-/// Changes an object by a JSON merge patch. It sets what only its author sets, so it holds on any version.
+/// Changes an object by a JSON merge patch. It sets only fields of its author, so it applies to any version.
 #[must_use]
 pub fn patch(object: &Value, name: &'static str, body: Value) -> Effect {
     Effect::Patch(Patch {
@@ -120,7 +120,7 @@ pub fn patch(object: &Value, name: &'static str, body: Value) -> Effect {
     })
 }
 
-/// Changes an object on the very version that was decided on: for lists of which others write parts, too.
+/// Changes an object in exactly the version that was decided on: for lists that others also write to.
 #[must_use]
 pub fn patch_as_seen(object: &Value, name: &'static str, body: Value) -> Effect {
     Effect::Patch(Patch {
@@ -133,7 +133,7 @@ pub fn patch_as_seen(object: &Value, name: &'static str, body: Value) -> Effect 
     })
 }
 
-/// Gives an object another status, on the very version that was decided on. `None` if it has it already.
+/// Sets the status of an object, in exactly the version that was decided on. `None` if it is unchanged.
 #[must_use]
 pub fn update_status(object: &Value, status: &Value) -> Option<Effect> {
     let body = field::difference(&object["status"], status)?;

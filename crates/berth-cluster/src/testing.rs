@@ -1,4 +1,4 @@
-//! A small cluster for stories in tests: users, workload controllers, agents, and a scheduler of one line.
+//! A small cluster for test stories: users, workload controllers, agents, and a one-line scheduler.
 
 use super::agent::{self, Mode, Settings};
 use super::field;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More rounds than any story here needs: one that does not settle by then never will.
+/// More rounds than any story here needs: one that has not settled by then never will.
 const ROUNDS: usize = 2000;
 
 pub(crate) struct Story {
@@ -98,7 +98,7 @@ impl Story {
         all
     }
 
-    /// Whether the controllers have nothing left to do but to write down, once, how things are.
+    /// Whether the controllers have nothing left to do except write the status once.
     pub(crate) fn is_settled(&mut self) -> bool {
         let is_status = |effect: &Effect| matches!(effect, Effect::Patch(patch) if patch.subresource == Some("status"));
         self.control().effects.iter().all(is_status) && self.control().effects.is_empty()
@@ -123,7 +123,7 @@ impl Story {
         }
     }
 
-    /// One round of the agents, effects carried out.
+    /// One round of the agents, with effects carried out.
     pub(crate) fn run_agents(&mut self) -> Step {
         let nodes: Vec<String> = self
             .cluster
@@ -148,7 +148,7 @@ impl Story {
         all
     }
 
-    /// One round of everything. Says whether anything was done, and when there is more to do.
+    /// One round of everything. Returns whether anything was done, and when there is more to do.
     pub(crate) fn round(&mut self) -> Step {
         let mut step = self.control();
         self.schedule();
@@ -157,7 +157,7 @@ impl Story {
         step
     }
 
-    /// Lets go of deleted claims that no pod uses, as the protection of claims does.
+    /// Removes the finalizer of deleted claims that no pod uses, as claim protection does.
     fn release_claims(&mut self) -> Vec<Effect> {
         let objects = self.cluster.objects();
         let is_used = |claim: &Value| {
@@ -174,7 +174,7 @@ impl Story {
         released
     }
 
-    /// Everything, until nothing moves, through time as it is asked for.
+    /// Runs everything until nothing changes, advancing time as requested.
     pub(crate) fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let step = self.round();
@@ -187,7 +187,7 @@ impl Story {
         panic!("does not settle");
     }
 
-    /// As [`Self::settle`], but looks only at what a change concerns: the way in which `up` and `simulate` run.
+    /// Like [`Self::settle`], but processes only what a change affects: as `up` and `simulate` do.
     pub(crate) fn settle_by_changes(&mut self) {
         let settings = Settings::default();
         let mut wakes: BTreeMap<ObjectKey, Timestamp> = BTreeMap::new();
@@ -242,7 +242,7 @@ impl Story {
         panic!("does not settle");
     }
 
-    /// Which pods there are, each with its phase.
+    /// The existing pods, each with its phase.
     pub(crate) fn pods(&self) -> Vec<String> {
         let pods = self.cluster.objects().of_kind("Pod");
         pods.map(|pod| {

@@ -1,15 +1,15 @@
-//! Whether a pod can live with a taint.
+//! Whether a pod tolerates a taint.
 
 use super::field;
 use serde_json::Value;
 
-/// Whether a toleration is about a taint.
+/// Whether a toleration matches a taint.
 pub(super) fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let key = field::text(toleration, "/key");
     let operator = field::text(toleration, "/operator");
     let is_key = key == field::text(taint, "/key") || (key.is_empty() && operator == "Exists");
     let (wanted, found) = (field::text(toleration, "/value"), field::text(taint, "/value"));
-    // Only the shortest spelling of a number counts, as in the scheduler: neither `+1` nor `01`.
+    // Only the canonical form of a number counts, as in the scheduler: neither `+1` nor `01`.
     let number = |text: &str| text.parse::<i64>().ok().filter(|number| number.to_string() == text);
     let numbers = number(found).zip(number(wanted));
     let is_value = match operator {

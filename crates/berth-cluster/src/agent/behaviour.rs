@@ -1,4 +1,5 @@
-//! How the containers of a pod behave where its annotations say otherwise than "they start at once, are ready and run for ever".
+//! Simulated container behaviour that pod annotations set, instead of the default: containers start at once, are ready
+//! and run forever.
 //!
 //! ```text
 //!   ContainerCreating ──start-seconds──▶ running, not ready ──ready-seconds──▶ ready
@@ -13,49 +14,49 @@ use crate::names;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// What kubelets wait before they start a container again that has ended: twice as long each time.
+/// The delay before kubelets restart a terminated container, doubled each time.
 const BACKOFF_SECONDS: i64 = 10;
 const BACKOFF_MAX_SECONDS: i64 = 300;
-/// As many restarts as it takes to wait for the longest time. From then on a simulation has seen all there is to see.
+/// Number of restarts until the longest delay is reached. A simulation shows nothing new after that.
 const TOLD_RESTARTS: i64 = 5;
 
-/// How things stand with a pod whose containers have started.
+/// The state of a pod whose containers have started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// Its containers run. Not ready: until a time, or for ever.
+    /// Its containers run. If not ready: until a time, or forever.
     Running { ready: Readiness, until: Option<Timestamp> },
     /// Its containers have run since a time, and end now.
     Ends { since: Timestamp },
-    /// Its containers ended, and start again at a time. `wake`: whether that changes anything worth waiting for.
+    /// Its containers ended, and restart at a time. `wake`: whether that changes anything worth waiting for.
     Waits { until: Timestamp, wake: bool },
-    /// They start again now.
+    /// They restart now.
     Restarts,
 }
 
-/// Whether containers answer their readiness probe.
+/// Whether containers pass their readiness probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
     /// They do.
     Ready,
-    /// They do not yet.
+    /// Not yet.
     Slow,
-    /// They never will.
+    /// Never.
     Failing,
 }
 
-/// When the containers of a pod start that came to its node at a time.
+/// When the containers of a pod start that was bound to its node at this time.
 pub(super) fn starts_at(pod: &Value, came: Timestamp) -> Option<Timestamp> {
     seconds(pod, names::START_SECONDS).map(|seconds| field::after(came, seconds))
 }
 
-/// When the containers of a pod end that run since a time and are started again then.
+/// When the containers of a pod end that have run since this time and will be restarted.
 pub(super) fn crashes_at(pod: &Value, since: Timestamp) -> Option<Timestamp> {
     let is_restarted = matches!(field::text(pod, "/spec/restartPolicy"), "" | "Always");
     let run_seconds = seconds(pod, names::RUN_SECONDS).filter(|_| is_restarted)?;
     Some(field::after(since, run_seconds))
 }
 
-/// Whether containers that run since a time are ready, and when that changes.
+/// Whether containers that have run since this time are ready, and when that changes.
 pub(super) fn readiness(pod: &Value, since: Timestamp, now: Timestamp) -> (Readiness, Option<Timestamp>) {
     if field::annotation(pod, names::READY_SECONDS) == Some("never") {
         return (Readiness::Failing, None);
@@ -67,7 +68,7 @@ pub(super) fn readiness(pod: &Value, since: Timestamp, now: Timestamp) -> (Readi
     }
 }
 
-/// How things stand with a running pod.
+/// The state of a running pod.
 pub(super) fn life(pod: &Value, now: Timestamp) -> Life {
     let container = field::at(pod, "/status/containerStatuses/0").unwrap_or(&Value::Null);
     let since = field::time(container, "/state/running/startedAt");
@@ -99,7 +100,7 @@ fn between_runs(container: &Value, ended: Timestamp, now: Timestamp) -> Life {
     }
 }
 
-/// The whole seconds that an annotation of a pod says, if it does.
+/// The whole seconds in an annotation of a pod, if set.
 pub(super) fn seconds(pod: &Value, annotation: &str) -> Option<i64> {
     let seconds = field::annotation(pod, annotation)?.parse::<u32>().ok();
     seconds.map(i64::from)

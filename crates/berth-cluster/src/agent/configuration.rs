@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// The ConfigMap that kube-controller-manager publishes in every namespace. Pods that an API server admitted mount it.
 const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
 
-/// What is missing, in the words of a kubelet.
+/// What is missing, as worded by a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// A volume has nothing to show.
+    /// The source of a volume is missing.
     Volume(String),
-    /// Environments of containers cannot be made up: why, by the container's name.
+    /// The environment of containers is incomplete: the reason, by container name.
     Environment(BTreeMap<String, String>),
 }
 
-/// Checks every reference of a pod; those of volumes come first, as they are mounted before containers are created.
+/// Checks every reference of a pod; those of volumes first, as they are mounted before containers are created.
 pub(super) fn check(view: &dyn View, pod: &Value) -> Result<(), Missing> {
     let namespace = field::namespace(pod);
     for volume in field::items(pod, "/spec/volumes") {
@@ -41,7 +41,7 @@ pub(super) fn check(view: &dyn View, pod: &Value) -> Result<(), Missing> {
     Err(Missing::Environment(problems))
 }
 
-/// What a field of a pod refers to.
+/// A reference in a field of a pod.
 struct Reference<'a> {
     kind: &'static str,
     name: &'a str,
@@ -50,7 +50,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// `name_field` is where this kind of reference has its name.
+    /// `name_field` is the field of the name in this kind of reference.
     fn new(kind: &'static str, source: &'a Value, name_field: &str) -> Option<Self> {
         let name = source.get(name_field)?.as_str()?;
         let items = field::items(source, "/items").iter();

@@ -1,7 +1,7 @@
-//! What a kubelet tells a CSI driver about the volumes of a pod: everything that can be worked out from objects.
+//! What a kubelet passes to a CSI driver about the volumes of a pod, as far as it can be derived from objects.
 //!
-//! Nothing is called here. Whoever runs agents beside a driver asks for the plan, looks up the secrets that it names,
-//! and makes the calls.
+//! Nothing is called here. The code that runs agents next to a driver requests the plan, reads the secrets it refers
+//! to, and makes the calls.
 
 use super::mount::{MountProblem, volume_of_source};
 use crate::field;
@@ -15,14 +15,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One volume of a pod that a driver must make visible.
+/// One volume of a pod that a driver must publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiMount {
     /// The driver.
     pub driver: String,
     /// The name of the volume in the pod.
     pub volume_name: String,
-    /// What the driver is told, but for the secrets.
+    /// The parameters for the driver, without the secrets.
     pub volume: NodeVolume,
     /// The secret for staging.
     pub stage_secret: Option<SecretReference>,
@@ -30,8 +30,8 @@ pub struct CsiMount {
     pub publish_secret: Option<SecretReference>,
 }
 
-/// The volumes of a pod that CSI drivers must make visible, with paths under `root`. Volumes of built-in provisioners
-/// have no driver that could be asked.
+/// The volumes of a pod that CSI drivers must publish, with paths under `root`. Volumes of built-in provisioners have
+/// no driver to call.
 ///
 /// # Errors
 /// If a claim of the pod has no volume.
@@ -55,7 +55,7 @@ fn inline(view: &dyn View, pod: &Value, source: &Value, root: &Path) -> CsiMount
     let mut publish_context = BTreeMap::new();
     let size_key = format!("{CSI_PREFIX}size");
     let attribute = volume_context.remove(&size_key);
-    // A driver that does not ask about pods may refuse what it does not know.
+    // A driver that does not request pod information may refuse unknown attributes.
     if wants_pod(view, driver) {
         let size = field::at(source, "/csi/fsSize").and_then(quantity_text);
         publish_context.insert(size_key.clone(), size.or(attribute).unwrap_or_default());
@@ -125,7 +125,7 @@ fn secret_reference(namespace: &str, name: &str) -> Option<SecretReference> {
     })
 }
 
-/// Whether a driver asks for pod info on mount.
+/// Whether a driver requests pod information on mount.
 fn wants_pod(view: &dyn View, driver: &str) -> bool {
     let found = view.get("CSIDriver", "", driver);
     found.is_some_and(|found| field::flag(found, "/spec/podInfoOnMount"))
@@ -152,7 +152,7 @@ fn target_path(root: &Path, pod: &Value, volume: &str) -> String {
     volume.join("mount").display().to_string()
 }
 
-/// Quantities may be written as numbers too.
+/// Quantities may also be written as numbers.
 fn quantity_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -187,7 +187,7 @@ mod tests {
             "spec": {"volumes": [{"name": "v", "csi": csi}, {"name": "e", "emptyDir": {}}]}})
     }
 
-    /// What the driver is told of the size of an inline volume: in the publish context, and in the volume's own.
+    /// The size of an inline volume as passed to the driver: in the publish context, and in the volume's own.
     fn size(pod_info: bool, csi: &Value) -> (Option<String>, Option<String>) {
         let mounts = csi_mounts(&view(pod_info), &pod(csi), Path::new("/r")).unwrap();
         assert_eq!(mounts.len(), 1);

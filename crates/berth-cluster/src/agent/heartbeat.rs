@@ -1,4 +1,4 @@
-//! What a kubelet says about its node: that it is ready, and that it still lives.
+//! What a kubelet reports about its node: that it is ready, and that it is alive.
 
 use crate::field;
 use crate::names;
@@ -9,7 +9,7 @@ use crate::step::Step;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How long a lease holds, and how often it is renewed: four times as often, as kubelets do.
+/// The duration of a lease. It is renewed four times as often, as kubelets do.
 const LEASE_SECONDS: i64 = 40;
 const RENEW_SECONDS: i64 = 10;
 
@@ -18,7 +18,7 @@ pub(super) fn beat(view: &dyn View, node: &Value, now: Timestamp, step: &mut Ste
     renew_lease(view, node, now, step);
 }
 
-/// Says that a node is well.
+/// Reports that a node is healthy.
 pub(super) fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     let mut status = Status::of(node, now);
     let conditions = [
@@ -53,7 +53,7 @@ pub(super) fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     if let Some(allocatable) = allocatable(node) {
         status.set("allocatable", allocatable);
     }
-    // A node that nobody has told anything of counts as well: that it is ready is no news.
+    // A node without conditions counts as healthy: that it is ready is not news.
     let was_ready = status::find(node, "Ready").is_none_or(|ready| ready["status"] == "True");
     step.effects.extend(status.effect());
     if !was_ready {
@@ -62,8 +62,8 @@ pub(super) fn write_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     }
 }
 
-/// What pods may have of a node, if its status says otherwise: all of each extended resource that somebody added to its capacity, and
-/// nothing of those that were taken away. A node whose capacity nobody gave has what it says.
+/// The allocatable resources of a node, if its status differs: all of each extended resource that was added to its capacity, and none
+/// of those that were removed. A node without a capacity keeps what it reports.
 fn allocatable(node: &Value) -> Option<Value> {
     let capacity = node.pointer("/status/capacity")?.as_object()?;
     let before = node.pointer("/status/allocatable")?.as_object()?;
@@ -75,7 +75,7 @@ fn allocatable(node: &Value) -> Option<Value> {
     (after != *before).then_some(Value::Object(after))
 }
 
-/// Whether a resource is none of Kubernetes' own.
+/// Whether a resource is an extended one.
 fn is_extended(resource: &str) -> bool {
     resource
         .split_once('/')

@@ -1,9 +1,9 @@
 //! The node agent: simulates the kubelet of one node.
 //!
-//! It looks after the pods that are bound to its node. It "mounts" their volumes, which here means that it checks
-//! what a kubelet checks before it mounts, says that their containers run, ends those that are to end, and removes
-//! pods that were deleted. It starts no process and touches no disk. Where a CSI driver runs, whoever runs the agents
-//! makes the calls that [`csi_mounts`] lists before a pod starts, and undoes them before it goes.
+//! It manages the pods that are bound to its node. It "mounts" their volumes, which here means making the checks of a
+//! kubelet, reports that their containers run, ends those that should end, and removes deleted pods. It starts no
+//! process and touches no disk. If a CSI driver runs, the caller makes the calls that [`csi_mounts`] lists before a pod
+//! starts, and reverts them before the pod is removed.
 //!
 //! ```text
 //!   bound ──▶ refused (Failed)            mode `refuse`
@@ -49,24 +49,24 @@ use std::collections::BTreeMap;
 
 const SOURCE: &str = "kubelet";
 
-/// How an agent behaves.
+/// The behaviour of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// As it should.
+    /// Normal.
     #[default]
     Run,
-    /// As it should, on a node that takes no new pods: it marks its node unschedulable. Who ends this mode also
-    /// makes the node schedulable again, see [`uncordon`].
+    /// Normal, on a node that accepts no new pods: it marks its node unschedulable. When this mode ends, make the node
+    /// schedulable again, see [`uncordon`].
     Cordon,
     /// Rejects pods that do not run yet.
     Refuse,
-    /// Not at all: no pod starts, ends or goes, and the node stops saying that it is ready.
+    /// Silent: no pod starts, ends or is removed, and the node stops reporting that it is ready.
     Stop,
 }
 
 impl Mode {
-    /// The mode that the annotation `berth.dev/agent` of a node asks for: `run`, `cordon`, `refuse` or `stop`.
-    /// `None` if it asks for something else.
+    /// The mode in the annotation `berth.dev/agent` of a node: `run`, `cordon`, `refuse` or `stop`. `None` for any
+    /// other value.
     #[must_use]
     pub fn of_node(node: &Value) -> Option<Self> {
         match field::annotation(node, names::AGENT_MODE) {
@@ -79,17 +79,17 @@ impl Mode {
     }
 }
 
-/// What agents do besides their pods.
+/// What agents do besides managing pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Say that the node is ready, and renew its lease. A simulation in which nothing but a scenario takes nodes
-    /// away does without: renewals alone would keep it going for ever.
+    /// Report that the node is ready, and renew its lease. A simulation in which only a scenario removes nodes does not
+    /// need this: renewals alone would keep it going forever.
     pub heartbeats: bool,
-    /// How long containers take to stop when their pod is deleted, if that is less than the grace period.
-    /// `None`: they take all of it.
+    /// How long containers take to stop when their pod is deleted, if less than the grace period. `None`: the full
+    /// grace period.
     pub stop_seconds: Option<i64>,
-    /// Let pods wait for Secrets and ConfigMaps that are not there. Files and snapshots leave these out, so a simulation
-    /// takes them for given.
+    /// Make pods wait for missing Secrets and ConfigMaps. Files and snapshots omit these, so a simulation assumes that
+    /// they exist.
     pub needs_configuration: bool,
 }
 
@@ -103,8 +103,7 @@ impl Default for Settings {
     }
 }
 
-/// Looks after the pods of a node, and after the node if its settings say so. A node that is not there needs
-/// nothing.
+/// Manages the pods of a node, and the node itself if enabled. A nonexistent node needs nothing.
 #[must_use]
 pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: Timestamp) -> Step {
     let mut step = Step::default();
@@ -132,8 +131,8 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
     step
 }
 
-/// Says once how a node is that nobody has told anything of: for callers without heartbeats. What is known of a node, from a
-/// dump say, stays.
+/// Reports once that a node without conditions is ready, for callers without heartbeats. Existing conditions, for example
+/// from a dump, are kept.
 #[must_use]
 pub fn announce(node: &Value, mode: Mode, now: Timestamp) -> Step {
     let mut step = Step::default();
@@ -147,8 +146,8 @@ pub fn announce(node: &Value, mode: Mode, now: Timestamp) -> Step {
     step
 }
 
-/// Leaves a node that is told to be not ready, in a dump say, without an agent: otherwise it would be well as soon as somebody looks
-/// after it. Whoever wants it back removes the annotation.
+/// Stops the agent of a node that is marked as not ready, for example in a dump: otherwise it would become ready as soon as an agent
+/// runs. Remove the annotation to get it back.
 pub fn stop_if_lost(node: &mut Value) {
     let is_lost = status::find(node, "Ready").is_some_and(|ready| ready["status"] != "True");
     if field::kind(node) == "Node" && is_lost && field::annotation(node, names::AGENT_MODE).is_none() {
@@ -162,7 +161,7 @@ fn keep_cordoned(node: &Value, mode: Mode, step: &mut Step) {
     }
 }
 
-/// Looks after one pod of a node, also of one that is gone: for callers that know which pod changed.
+/// Manages one pod of a node, even if the node is gone: for callers that know which pod changed.
 #[must_use]
 pub fn pod_step(view: &dyn View, pod: &Value, mode: Mode, settings: &Settings, now: Timestamp) -> Step {
     let node = view.get("Node", "", field::text(pod, "/spec/nodeName"));
@@ -187,7 +186,7 @@ pub fn pod_step(view: &dyn View, pod: &Value, mode: Mode, settings: &Settings, n
     }
 }
 
-/// Says that a pod waits because a driver did not make its volume visible.
+/// Reports that a pod waits because a driver did not publish its volume.
 #[must_use]
 pub fn mount_failed(view: &dyn View, pod: &Value, message: &str, now: Timestamp) -> Step {
     let mut step = Step::default();
@@ -197,7 +196,7 @@ pub fn mount_failed(view: &dyn View, pod: &Value, message: &str, now: Timestamp)
     step
 }
 
-/// Writes why a pod waits, once.
+/// Writes once why a pod waits.
 fn waits(pod: &Value, node: &Value, message: &str, now: Timestamp, step: &mut Step) {
     if running::reported_problem(pod) != message {
         let wait = Wait::Volume(message);
@@ -212,7 +211,7 @@ pub fn uncordon(node: &Value) -> Effect {
     set_unschedulable(node, None)
 }
 
-/// One write with two values: whoever follows writes sees that the agent itself takes back what it wrote.
+/// One write with two values: observers of writes see that the agent itself reverts its write.
 fn set_unschedulable(node: &Value, unschedulable: Option<bool>) -> Effect {
     let body = json!({"spec": {"unschedulable": unschedulable}});
     step::patch(node, "set_unschedulable", body)
@@ -233,7 +232,7 @@ impl Agent<'_> {
         if field::is_deleting(pod) {
             self.stop(pod, &mut step);
         } else if is_over(pod) {
-            // Nothing runs any more; whoever owns the pod decides when it goes.
+            // Nothing runs any more; the owner of the pod decides when it is deleted.
         } else if field::text(pod, "/status/phase") == "Running" {
             self.finish(pod, &mut step);
         } else if self.mode == Mode::Refuse {
@@ -244,7 +243,7 @@ impl Agent<'_> {
         step
     }
 
-    /// Removes a deleted pod when its containers have had the time they may take.
+    /// Removes a deleted pod after the grace period of its containers.
     fn stop(&self, pod: &Value, step: &mut Step) {
         let Some(deadline) = field::time(pod, "/metadata/deletionTimestamp") else {
             return;
@@ -261,7 +260,7 @@ impl Agent<'_> {
         if stopped > self.now {
             return step.wake_at(stopped);
         }
-        // A finalizer can keep the pod after its containers have stopped: removing it once more changes nothing.
+        // A finalizer can keep the pod after its containers have stopped: removing it again changes nothing.
         if grace > 0 || field::items(pod, "/metadata/finalizers").is_empty() {
             if has_started {
                 for container in field::items(pod, "/spec/containers") {
@@ -309,7 +308,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Writes that containers run from now on, and tells it.
+    /// Writes that containers run from now on, with an event.
     fn run(&self, pod: &Value, mut status: Status<'_>, step: &mut Step) {
         let (readiness, ready_at) = behaviour::readiness(pod, self.now, self.now);
         if readiness != Readiness::Ready {
@@ -329,7 +328,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Writes, once, which containers of a pod cannot be created.
+    /// Writes once which containers of a pod cannot be created.
     fn lacks_configuration(&self, pod: &Value, problems: &BTreeMap<String, String>, step: &mut Step) {
         let status = running::waiting(pod, self.node, &Wait::Configuration(problems), self.now);
         let Some(effect) = status.effect() else {
@@ -341,7 +340,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Ends or restarts a pod whose containers have run for as long as they should, and keeps it ready until then.
+    /// Ends or restarts a pod whose containers have run long enough, and keeps it ready until then.
     fn finish(&self, pod: &Value, step: &mut Step) {
         let started = field::time(pod, "/status/startTime").unwrap_or(self.now);
         match running::ends_at(pod, started) {
@@ -355,7 +354,7 @@ impl Agent<'_> {
         match behaviour::life(pod, self.now) {
             Life::Running { ready, until } => {
                 let status = match ready {
-                    // While the agent was silent, others may have taken the pod for lost.
+                    // While the agent was silent, the pod may have been marked as lost.
                     Readiness::Ready => running::ready(pod, self.now),
                     Readiness::Slow | Readiness::Failing => running::unready(Status::of(pod, self.now), pod),
                 };

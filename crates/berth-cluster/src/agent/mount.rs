@@ -9,13 +9,13 @@ use berth_core::node_selector::NodeSelector;
 use berth_core::symbols::Symbols;
 use serde_json::Value;
 
-/// Why a volume of a pod cannot be mounted now.
+/// Why a volume of a pod cannot be mounted yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountProblem {
-    /// The claim is not there.
+    /// The claim does not exist.
     #[error("persistentvolumeclaim {0:?} not found")]
     NoClaim(String),
-    /// The claim was made for another pod's ephemeral volume, or by hand.
+    /// The claim was created for another pod's ephemeral volume, or by a user.
     #[error("PVC {namespace}/{claim} was not created for pod {namespace}/{pod} (pod is not owner)")]
     NotOwner {
         /// Namespace of both.
@@ -28,7 +28,7 @@ pub enum MountProblem {
     /// The claim has no volume yet.
     #[error("error processing PVC {0}: PVC is not bound")]
     NotBound(String),
-    /// The volume of the claim is not there.
+    /// The volume of the claim does not exist.
     #[error(
         "error processing PVC {claim}: failed to fetch PV {volume} from API server: persistentvolumes {volume:?} not found"
     )]
@@ -45,7 +45,7 @@ pub enum MountProblem {
         claim: String,
         /// The volume.
         volume: String,
-        /// The uid that the volume names.
+        /// The UID in the volume's claim reference.
         found: String,
         /// The uid of the claim.
         expected: String,
@@ -55,10 +55,10 @@ pub enum MountProblem {
     NodeAffinity(String),
 }
 
-/// Checks every volume of a pod; the first problem stands for all.
+/// Checks every volume of a pod and returns the first problem.
 ///
-/// A claim whose status nobody keeps (a scheduler and a file, without a controller) counts as bound when its
-/// binding is marked complete.
+/// A claim without a maintained status (a scheduler and a file, without a controller) counts as bound when its binding
+/// is marked complete.
 pub(super) fn check(view: &dyn View, pod: &Value, node: &Value) -> Result<(), MountProblem> {
     volumes_of(view, pod)?.into_iter().try_for_each(|volume| {
         if is_reachable(volume, node) {
@@ -68,10 +68,10 @@ pub(super) fn check(view: &dyn View, pod: &Value, node: &Value) -> Result<(), Mo
     })
 }
 
-/// The persistent volumes that a pod uses: what a node's CSI driver must make available to it.
+/// The persistent volumes that a pod uses, which a node's CSI driver must publish.
 ///
 /// # Errors
-/// If one of its claims has none.
+/// If one of its claims has no volume.
 pub fn volumes_of<'a>(view: &'a dyn View, pod: &Value) -> Result<Vec<&'a Value>, MountProblem> {
     field::items(pod, "/spec/volumes")
         .iter()
@@ -79,7 +79,7 @@ pub fn volumes_of<'a>(view: &'a dyn View, pod: &Value) -> Result<Vec<&'a Value>,
         .collect()
 }
 
-/// The persistent volume behind one volume of a pod, if it is one with a claim.
+/// The persistent volume behind a volume of a pod, if it uses a claim.
 pub(super) fn volume_of_source<'a>(
     view: &'a dyn View,
     pod: &Value,
@@ -139,7 +139,7 @@ pub fn is_reachable(volume: &Value, node: &Value) -> bool {
     if field::at(volume, required).is_none_or(Value::is_null) {
         return true;
     }
-    // An affinity that cannot be read must not let a pod touch the volume.
+    // An unreadable affinity must not allow a pod to use the volume.
     let Some(selector) = field::typed::<api::NodeSelector>(volume, required) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! What a kubelet writes into the status of a pod.
+//! The pod status that a kubelet writes.
 
 use super::behaviour;
 use crate::field;
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// The condition that says whether the volumes and the network of a pod are there.
+/// The condition for the sandbox of a pod: its volumes and network are ready.
 const READY_TO_START: &str = "PodReadyToStartContainers";
 
-/// Why a container waits that refers to a Secret or ConfigMap which is not there.
+/// Why a container waits that refers to a missing Secret or ConfigMap.
 const CONFIGURATION_PROBLEM: &str = "CreateContainerConfigError";
 
-/// What keeps the containers of a pod from being created.
+/// What prevents the containers of a pod from being created.
 pub(super) enum Wait<'a> {
-    /// A volume cannot be mounted, and why.
+    /// A volume cannot be mounted, with the reason.
     Volume(&'a str),
-    /// Containers lack configuration: why, by their names.
+    /// Containers lack configuration: the reason, by name.
     Configuration(&'a BTreeMap<String, String>),
-    /// Nothing but time.
+    /// Only time.
     Time,
 }
 
-/// Why the pod waits, as it was last written.
+/// Why the pod waits, as last written.
 pub fn reported_problem(pod: &Value) -> &str {
     let of_volumes = status::find(pod, READY_TO_START).map_or("", |condition| field::text(condition, "/message"));
     if !of_volumes.is_empty() {
@@ -104,7 +104,7 @@ pub(super) fn started<'a>(pod: &'a Value, node: &Value, address: &str, now: Time
     let mut status = Status::of(pod, now);
     status.set("phase", "Running");
     set_host(&mut status, pod, node, now);
-    // For a pod that had to wait, its time begins when its containers do.
+    // The start time of a pod that had to wait is the start of its containers.
     status.set("startTime", field::seconds(now));
     status.set("podIP", address);
     status.set("podIPs", json!([{"ip": address}]));
@@ -115,7 +115,7 @@ pub(super) fn started<'a>(pod: &'a Value, node: &Value, address: &str, now: Time
     status
 }
 
-/// Writes what became of init containers: those that are always restarted are sidecars and share the life of the pod.
+/// Writes the status of init containers: those that are always restarted are sidecars and live as long as the pod.
 fn set_init_containers(status: &mut Status<'_>, pod: &Value, ended: &Value, sidecar: &Value) {
     let containers = field::items(pod, "/spec/initContainers").iter();
     let statuses = containers.map(|container| {
@@ -158,14 +158,14 @@ fn hold_conditions(status: &mut Status<'_>) {
     }
 }
 
-/// The containers of the pod run, and do not answer their readiness probes.
+/// The containers of the pod run, but fail their readiness probes.
 pub(super) fn unready<'a>(mut status: Status<'a>, pod: &Value) -> Status<'a> {
     set_unready(&mut status, pod);
     status.change_containers(|container| field::set(container, &["ready"], json!(false)));
     status
 }
 
-/// The containers of the pod have ended, and will be started again.
+/// The containers of the pod have ended, and will be restarted.
 pub(super) fn crashed(pod: &Value, since: Timestamp, now: Timestamp) -> Status<'_> {
     let mut status = Status::of(pod, now);
     set_unready(&mut status, pod);
@@ -187,7 +187,7 @@ pub(super) fn crashed(pod: &Value, since: Timestamp, now: Timestamp) -> Status<'
     status
 }
 
-/// The containers of the pod run once more.
+/// The containers of the pod run again.
 pub(super) fn restarted(pod: &Value, now: Timestamp) -> Status<'_> {
     let mut status = Status::of(pod, now);
     hold_conditions(&mut status);
@@ -202,7 +202,7 @@ pub(super) fn restarted(pod: &Value, now: Timestamp) -> Status<'_> {
     status
 }
 
-/// The containers of the pod have ended by themselves.
+/// The containers of the pod have ended on their own.
 pub(super) fn ended(pod: &Value, now: Timestamp) -> Status<'_> {
     let mut status = Status::of(pod, now);
     let code = exit_code(pod);
@@ -240,8 +240,8 @@ pub(super) fn ended(pod: &Value, now: Timestamp) -> Status<'_> {
     status
 }
 
-/// When the containers of a pod end that start at a time; `None` if they do not end by themselves. Containers
-/// that are always restarted never do.
+/// When the containers of a pod end that start at this time; `None` if they do not end on their own. Containers that
+/// are always restarted never do.
 pub(super) fn ends_at(pod: &Value, started: Timestamp) -> Option<Timestamp> {
     if !matches!(field::text(pod, "/spec/restartPolicy"), "Never" | "OnFailure") {
         return None;
@@ -252,7 +252,7 @@ pub(super) fn ends_at(pod: &Value, started: Timestamp) -> Option<Timestamp> {
     Some(field::after(started, seconds))
 }
 
-/// Containers that are restarted on failure end well sooner or later; nobody waits for them here.
+/// Containers that are restarted on failure eventually succeed; that is not simulated.
 fn exit_code(pod: &Value) -> i64 {
     if field::text(pod, "/spec/restartPolicy") == "OnFailure" {
         return 0;
@@ -322,7 +322,7 @@ fn container_status(pod: &Value, container: &Value, state: &Value, is_running: b
     status
 }
 
-/// The address of the node: the one that it reports, else one that follows from its name.
+/// The address of the node: the reported one, or one derived from its name.
 fn host_address(node: &Value) -> String {
     let addresses = field::items(node, "/status/addresses").iter();
     let mut internal = addresses.filter(|address| address["type"] == "InternalIP");
@@ -336,7 +336,7 @@ fn host_address(node: &Value) -> String {
     )
 }
 
-/// The addresses for the pods of one node: the lowest free one of its range each time.
+/// Allocates addresses for the pods of one node: always the lowest free one of its range.
 pub(super) struct Addresses {
     network: u32,
     size: u32,
@@ -364,8 +364,8 @@ impl Addresses {
         if field::flag(pod, "/spec/hostNetwork") {
             return self.host.clone();
         }
-        // The first address is the network's and the second one the node's, as in most networks of clusters. A
-        // range that is full begins to share: nobody here sends packets.
+        // The first address is the network's and the second one the node's, as in most cluster networks. A full range
+        // shares addresses: no packets are sent here.
         let free = (2..self.size.saturating_sub(1)).map(|offset| self.network.wrapping_add(offset));
         let address = free.into_iter().find(|address| !self.taken.contains(address));
         let address = address.unwrap_or_else(|| self.network.wrapping_add(2));
@@ -374,7 +374,7 @@ impl Addresses {
     }
 }
 
-/// The range of a node's pods: its `podCIDR`, else 256 addresses that follow from its name.
+/// The address range of a node's pods: its `podCIDR`, or 256 addresses derived from its name.
 fn range_of(node: &Value) -> (u32, u32) {
     let told = field::text(node, "/spec/podCIDR")
         .split_once('/')

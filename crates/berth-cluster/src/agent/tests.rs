@@ -1,4 +1,4 @@
-//! Stories of one node: a pod is bound to it, and what its agent makes of it.
+//! Stories of one node: a pod is bound to it, and what its agent does.
 
 use super::*;
 use crate::status;
@@ -496,7 +496,7 @@ fn a_container_without_its_environment_is_not_created() {
         "Failed Error: couldn't find key k in Secret default/login",
     ];
     assert_eq!(story.messages()[..3], told);
-    // Files rarely hold them: a simulation does not ask.
+    // Files rarely contain them: a simulation does not require them.
     let mut simulated = Story::with_nodes(1);
     simulated.create(self::pod("p", json!({ "containers": containers })));
     simulated.settle();
@@ -566,7 +566,7 @@ fn containers_that_end_are_started_again_after_a_growing_while_until_a_simulatio
     assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
     assert_eq!(container["lastState"]["terminated"]["exitCode"], 1);
     assert!(!status::holds(pod, "Ready"));
-    // Six runs of 5 s, and 10, 20, 40, 80 and 160 s between them.
+    // Six runs of 5 s, with 10, 20, 40, 80 and 160 s in between.
     assert_eq!(field::seconds(story.now), "2026-01-01T00:05:40Z");
     story.now = field::after(story.now, 300);
     look(&mut story);

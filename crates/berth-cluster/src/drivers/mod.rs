@@ -1,11 +1,11 @@
-//! CSI drivers that are not here, simulated: the volumes that they would make, and the room that these would take.
+//! Simulated CSI drivers: the volumes that missing drivers would create, and the capacity they would use.
 //!
-//! Where a driver's volumes can be used, its own words in CSINode objects say: the labels that it names there, of the
-//! selected node. A driver that names none makes volumes that every node can use, and one that is not on a node makes none
-//! there. Only of a driver that no CSINode tells of nothing is known; most such drivers are those of clouds, whose disks
-//! are in a zone, or can be used everywhere where nodes are in none.
+//! A driver's CSINode objects determine where its volumes can be used: by its topology labels on the selected node. A
+//! driver without topology keys creates volumes that every node can use, and one that is not installed on a node creates
+//! none there. Nothing is known about a driver without any CSINode entry. Most such drivers belong to clouds, so their
+//! disks are in a zone, or usable everywhere if nodes have no zones.
 //!
-//! Nothing is written here: what changes in published capacity comes back as effects.
+//! Nothing is written here: changes of published capacity are returned as effects.
 
 mod pools;
 
@@ -23,27 +23,28 @@ use pools::Pools;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The provisioner that simulates drivers of which nothing is known.
+/// The provisioner that simulates unknown drivers.
 const ZONAL: &str = "berth.dev/zonal";
 
-/// The drivers that are not here.
+/// The simulated drivers.
 #[derive(Debug, Default)]
 pub struct Drivers {
     zonal: Builtin,
     pools: Pools,
 }
 
-/// The nodes of a cluster, and what drivers say of them.
+/// The nodes of a cluster, and their registered drivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Topology<'a> {
     /// Nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
-    /// What is registered on them.
+    /// Registered drivers by node.
     pub csi_nodes: &'a BTreeMap<String, CsiNode>,
 }
 
 impl Drivers {
-    /// Makes a volume as the driver of its class would. The effects take its room from pools, and come before the answer counts.
+    /// Creates a volume as the driver of its class would. The effects take its space from pools, and must be carried
+    /// out before the result counts.
     pub fn provision(&mut self, view: &dyn View, topology: Topology<'_>, request: &Request) -> (Answer, Vec<Effect>) {
         let drawn = match self.pools.draw(view, request) {
             Ok(drawn) => drawn,
@@ -53,30 +54,30 @@ impl Drivers {
         if answer.is_ok() {
             return (answer, drawn);
         }
-        // What was to be taken is not: there is nothing to write.
+        // Nothing was taken: there is nothing to write.
         self.pools.forget(&request.name);
         (answer, Vec::new())
     }
 
-    /// Forgets a volume whose room could not be taken.
+    /// Forgets a volume whose space could not be taken.
     pub fn forget(&mut self, handle: &str) {
         self.zonal.delete(handle);
         self.pools.forget(handle);
     }
 
-    /// Deletes a volume, and gives its room back.
+    /// Deletes a volume, and returns its space.
     pub fn delete(&mut self, view: &dyn View, handle: &str) -> Vec<Effect> {
         self.zonal.delete(handle);
         self.pools.give_back(view, handle)
     }
 
-    /// Takes the room for the inline volumes of a pod when it has a node, and gives it back when it has ended. One volume at a
-    /// time: ask again when the effects are carried out, until there are none.
+    /// Takes the space for the inline volumes of a pod when it has a node, and returns it when the pod has ended. One volume
+    /// at a time: repeat after carrying out the effects, until there are none.
     pub fn pod_changed(&mut self, view: &dyn View, pod: &Value) -> Vec<Effect> {
         self.pools.pod_changed(view, pod)
     }
 
-    /// Gives back what the inline volumes of a pod took that is gone. One volume at a time, too.
+    /// Returns the space of the inline volumes of a deleted pod, also one volume at a time.
     pub fn pod_gone(&mut self, view: &dyn View, pod: &Value) -> Vec<Effect> {
         self.pools.pod_gone(view, pod)
     }
@@ -140,7 +141,7 @@ fn volume(request: &Request, driver: String, segment: Option<Segment>) -> Volume
     }
 }
 
-/// Whether a volume would be in a zone: the selected node is, or any is, or the class says in which topologies.
+/// Whether a volume would be in a zone: the selected node is in one, or any node is, or the class sets topologies.
 fn has_zone(nodes: &BTreeMap<String, Node>, request: &Request) -> bool {
     let has = |node: &Node| {
         [ZONE, ZONE_BETA]
@@ -154,14 +155,14 @@ fn has_zone(nodes: &BTreeMap<String, Node>, request: &Request) -> bool {
         }
 }
 
-/// How volumes of a class are provisioned whose provisioner is simulated: neither built in, nor one that makes none.
+/// The settings for a class whose provisioner is simulated: neither built in, nor one that provisions nothing.
 #[must_use]
 pub fn settings(provisioner: &str) -> Option<Settings> {
     let is_other = provisioner != NO_PROVISIONER && !PROVISIONERS.contains(&provisioner);
     is_other.then(|| Settings::builtin(provisioner))
 }
 
-/// The driver that serves a class: what once was part of Kubernetes is served by the driver that took over.
+/// The driver that serves a class: in-tree plugins are served by the drivers that replace them.
 fn driver_of(class: &StorageClass) -> String {
     match InTreePlugin::from_name(&class.provisioner) {
         Some(plugin) => plugin.driver().to_owned(),

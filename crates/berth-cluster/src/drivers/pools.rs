@@ -1,9 +1,9 @@
-//! Storage pools that shrink by what is made from them.
+//! Storage pools that shrink as volumes are created.
 //!
-//! A driver that is not here cannot publish how much room it has left. What the files say about its capacity is taken for
-//! the truth at the start; from then on each volume that is made takes its bytes from a pool of its node, gives them
-//! back when it is deleted, and is refused where they are not there. The same room may be published by an object and in
-//! the status of the driver: then it is taken from both.
+//! A simulated driver cannot publish its remaining capacity. The capacity in files is assumed to be true at the start.
+//! From then on each created volume takes its bytes from a pool of its node, returns them when it is deleted, and is
+//! refused if there is no space. The same space may be published by an object and in the status of the driver: then it is
+//! taken from both.
 
 use super::driver_of;
 use crate::workloads::{Selector, is_over};
@@ -15,7 +15,7 @@ use berth_provisioner::request::{Failure, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where room is taken from.
+/// The source of space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pool {
     /// A CSIStorageCapacity object.
@@ -28,27 +28,27 @@ enum Pool {
     },
 }
 
-/// The attribute of an inline volume that gives its size, on clusters without a field for it.
+/// The attribute for the size of an inline volume, on clusters without a field for it.
 const INLINE_SIZE: &str = "csi.storage.k8s.io/size";
 
-/// A pool that a node reaches, with what it can give.
+/// A pool that a node reaches, with its available space.
 struct Room {
     pool: Pool,
     name: String,
-    /// How much is left; `None` if nobody says.
+    /// The remaining space; `None` if unknown.
     left: Option<i64>,
     /// The largest volume.
     largest: i64,
 }
 
-/// What was taken from which pools, by the handle of the volume.
+/// The space taken from each pool, by volume handle.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     drawn: BTreeMap<String, Vec<(Pool, i64)>>,
 }
 
 impl Pools {
-    /// Takes the room for a volume from pools of its node, if there are such pools.
+    /// Takes the space for a volume from pools of its node, if there are any.
     pub(super) fn draw(&mut self, view: &dyn View, request: &Request) -> Result<Vec<Effect>, Failure> {
         let Some(node) = &request.selected_node else {
             return Ok(Vec::new());
@@ -73,7 +73,7 @@ impl Pools {
         let mut taken = Vec::new();
         for rooms in forms.into_iter().filter(|rooms| !rooms.is_empty()) {
             let fits = |room: &&Room| room.largest >= bytes && room.left.is_none_or(|left| left >= bytes);
-            // The one that fits closest leaves the most room for others.
+            // The closest fit leaves the most space for others.
             let Some(room) = rooms
                 .iter()
                 .filter(fits)
@@ -97,7 +97,7 @@ impl Pools {
         Ok(effects)
     }
 
-    /// Gives the room of a volume back to the pools that are still there.
+    /// Returns the space of a volume to the pools that still exist.
     pub(super) fn give_back(&mut self, view: &dyn View, handle: &str) -> Vec<Effect> {
         let drawn = self.drawn.remove(handle).unwrap_or_default().into_iter();
         let effects = drawn.filter_map(|(pool, bytes)| {
@@ -107,7 +107,7 @@ impl Pools {
         effects.collect()
     }
 
-    /// Forgets what was to be taken for a volume and was not.
+    /// Forgets space that was reserved for a volume and not taken.
     pub(super) fn forget(&mut self, handle: &str) {
         self.drawn.remove(handle);
     }
@@ -117,13 +117,13 @@ impl Pools {
             return self.pod_gone(view, pod);
         }
         let node = field::text(pod, "/spec/nodeName");
-        // One that runs has what it needs; of one that ran before the start, the pools know already.
+        // A running pod has its volumes; pools already account for pods that ran before the start.
         if node.is_empty() || field::text(pod, "/status/phase") == "Running" {
             return Vec::new();
         }
         let mut drawn = inline_volumes(pod).filter_map(|volume| {
             let (handle, driver) = (inline_handle(pod, volume), field::text(volume, "/csi/driver"));
-            // A pod that was given its node by name may find no room; its driver will say so.
+            // A pod with a fixed node may find no space; its driver will report that.
             self.draw_from(view, &handle, (driver, EPHEMERAL_CLASS), node, inline_size(volume)?)
                 .ok()
         });
@@ -137,7 +137,7 @@ impl Pools {
     }
 }
 
-/// The volumes of a pod that its driver makes for it alone.
+/// The volumes that a driver creates for one pod only.
 fn inline_volumes(pod: &Value) -> impl Iterator<Item = &Value> {
     let volumes = field::items(pod, "/spec/volumes").iter();
     volumes.filter(|volume| volume["csi"].is_object())
@@ -163,7 +163,7 @@ fn objects_for(view: &dyn View, class: &str, node: &str) -> Vec<Room> {
         .collect()
 }
 
-/// The pools in the status of a driver: those of the class, or those of classes that are not named there.
+/// The pools in the status of a driver: those of the class, or the fallback for classes without an entry.
 fn status_for(view: &dyn View, driver: &str, class: &str, node: &str) -> Vec<Room> {
     let (Some(found), Some(node)) = (view.get("CSIDriver", "", driver), view.get("Node", "", node)) else {
         return Vec::new();
@@ -214,7 +214,7 @@ fn room_of(view: &dyn View, pool: &Pool) -> Option<i64> {
     }
 }
 
-/// Publishes how much a pool has left, if nobody has published something else meanwhile.
+/// Publishes the remaining space of a pool, if no one has published another value meanwhile.
 fn set_room(view: &dyn View, pool: &Pool, left: i64) -> Option<Effect> {
     let capacity = json!(Bytes(left).to_string());
     let (key, subresource, body) = match pool {
@@ -239,7 +239,7 @@ fn inline_handle(pod: &Value, volume: &Value) -> String {
     format!("{}/{}", field::uid(pod), field::text(volume, "/name"))
 }
 
-/// The size of an inline volume, by its field or by its attribute.
+/// The size of an inline volume, from its field or its attribute.
 fn inline_size(volume: &Value) -> Option<i64> {
     let attribute = volume["csi"]["volumeAttributes"][INLINE_SIZE].as_str();
     field::bytes(volume, "/csi/fsSize").or_else(|| Some(attribute?.parse::<Quantity>().ok()?.value()))

@@ -1,7 +1,7 @@
-//! The node agents' part of a simulation, and what becomes of nodes whose agent has fallen silent.
+//! Runs node agents in a simulation, and handles nodes whose agent is silent.
 //!
-//! A pod that waits for a volume is looked at again when its claim, its volume or its node changes, and not before:
-//! a look at every waiting pod after every change would cost the square of their number.
+//! A pod that waits for a volume is processed again only when its claim, its volume or its node changes: processing
+//! every waiting pod after every change would be quadratic.
 
 use super::Simulation;
 use crate::agent::{self, Mode};
@@ -16,27 +16,27 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A namespace and the name of a claim in it.
 type ClaimName = (String, String);
 
-/// Whom the agents have to look after.
+/// What the agents have to process.
 #[derive(Debug, Default)]
 pub(super) struct Agents {
-    /// Pods on a node that came, changed, or may go on now.
+    /// Pods on a node that are new, changed, or may proceed now.
     pods: BTreeSet<ObjectKey>,
     /// Pods that cannot start, by the claims they use.
     waiting: BTreeMap<ClaimName, BTreeSet<ObjectKey>>,
     /// Nodes with a lease: those whose agent was stopped.
     silent: BTreeSet<String>,
-    /// Nodes with taints that send pods away.
+    /// Nodes with taints that evict pods.
     tainted: BTreeSet<String>,
-    /// Silent and tainted nodes to look after.
+    /// Silent and tainted nodes to process.
     nodes: BTreeSet<String>,
-    /// How the agent of each node behaves.
+    /// The mode of each node's agent.
     modes: BTreeMap<String, Mode>,
-    /// Nodes that came or changed.
+    /// New or changed nodes.
     changed: BTreeSet<String>,
 }
 
 impl Agents {
-    /// Takes note of an object that came or changed.
+    /// Records that an object was created or changed.
     pub(super) fn upsert(&mut self, key: &ObjectKey, object: &Value, view: &dyn View) {
         match &*key.kind {
             "Pod" => {
@@ -69,7 +69,7 @@ impl Agents {
         }
     }
 
-    /// Takes note that an object went.
+    /// Records that an object was deleted.
     pub(super) fn remove(&mut self, key: &ObjectKey, view: &dyn View) {
         match &*key.kind {
             "Pod" => {
@@ -90,7 +90,7 @@ impl Agents {
         }
     }
 
-    /// Looks at a pod or a node now.
+    /// Triggers a pod or a node.
     pub(super) fn wake(&mut self, key: ObjectKey) {
         if key.kind == "Node" {
             self.look_at_node(&key.name);
@@ -128,7 +128,7 @@ pub(super) fn is_silent(view: &dyn View, node: &str) -> bool {
 }
 
 impl Simulation {
-    /// Has agents look at the pods that may go on, and at the nodes that nobody hears of.
+    /// Runs agents for the pods that may proceed, and handles silent nodes.
     pub(super) fn run_agents(&mut self) -> bool {
         let mut moved = false;
         for key in std::mem::take(&mut self.agents.pods) {
@@ -159,7 +159,7 @@ impl Simulation {
         moved
     }
 
-    /// Has agents look at nodes that came or changed.
+    /// Runs agents for new and changed nodes.
     pub(super) fn run_nodes(&mut self) -> bool {
         let mut moved = false;
         for name in std::mem::take(&mut self.agents.changed) {
@@ -184,7 +184,7 @@ impl Simulation {
         moved
     }
 
-    /// The last sign of life of a node is now.
+    /// The last heartbeat of a node is now.
     fn fall_silent(&mut self, node: &str) {
         let Some(owner) = self.cluster.objects().get("Node", "", node).map(field::owner_reference) else {
             return;
@@ -195,25 +195,25 @@ impl Simulation {
             "metadata": {"name": node, "namespace": NODE_LEASES, "ownerReferences": [owner]},
             "spec": {"holderIdentity": node, "renewTime": micros(self.now)},
         });
-        // One that is there already has been silent for longer.
+        // An existing lease has been silent for longer.
         let _ = self.cluster.create(lease, self.now);
     }
 
-    /// A node says again that it is well.
+    /// A node reports again that it is healthy.
     fn come_back(&mut self, node: &str) {
         let lease = key_for("Lease", NODE_LEASES, node);
         if self.get(&lease).is_none() {
             return;
         }
-        // One beat tells that the node is ready. Renewals would keep the simulation going for ever, so the lease goes
-        // once whoever watches nodes has seen it: a node without one counts as well.
+        // One heartbeat reports that the node is ready. Renewals would keep the simulation going forever, so the lease
+        // is removed once the node controller has seen it: a node without one counts as healthy.
         let settings = agent::Settings {
             heartbeats: true,
             ..agent::Settings::default()
         };
         self.change(&lease, None, json!({"spec": {"renewTime": micros(self.now)}}));
         let beat = agent::step(self.cluster.objects(), node, Mode::Run, &settings, self.now);
-        // Whatever is refused is done by the steps that follow.
+        // If anything is refused, the following steps do it.
         let _ = self.carry_out(&beat.effects);
         let seen = lifecycle::step(self.cluster.objects(), node, self.now);
         let _ = self.carry_out(&seen.effects);

@@ -1,5 +1,4 @@
-//! What would change: the outcomes of two simulations side by side, one of the cluster as it is and one with a change
-//! applied.
+//! Compares the outcomes of two simulations: one of the current cluster and one with a change applied.
 
 use super::fit::{Usage, ZoneOutcome};
 use super::outcome::{EventOutcome, Outcome};
@@ -11,19 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// What becomes of pods. `pending` are those that ran before, or are new.
+    /// What happens to pods. `pending` are those that ran before, or are new.
     pub pods: PodChanges,
     /// Pods that were not running before and are now.
     pub unblocked: Vec<String>,
     /// Pods that are preempted only with the change.
     pub evicted: Vec<String>,
-    /// What becomes of claims. `pending` are those that were bound before, or are new.
+    /// What happens to claims. `pending` are those that were bound before, or are new.
     pub claims: ClaimChanges,
-    /// Zones with another amount of free resources.
+    /// Zones whose free resources differ.
     pub zones: Vec<ZoneChange>,
 }
 
-/// What is free in a zone, before and after.
+/// Free resources of a zone, before and after.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneChange {
@@ -35,7 +34,7 @@ pub struct ZoneChange {
     pub after: Room,
 }
 
-/// What is free somewhere. Negative where pods request more than there is.
+/// Free resources. Negative if pods request more than there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
@@ -43,7 +42,7 @@ pub struct Room {
     pub cpu_milli: i64,
     /// Memory.
     pub memory_bytes: i64,
-    /// Volumes that are available here and nowhere else.
+    /// Volumes that are available only here.
     pub volume_bytes: i64,
 }
 
@@ -60,7 +59,7 @@ impl Room {
 }
 
 impl Difference {
-    /// What differs between the outcome of a cluster as it is and with a change.
+    /// What differs between the outcome of the current cluster and that with a change.
     #[must_use]
     pub fn between(before: &Outcome, after: &Outcome) -> Self {
         let mut pods = pod_changes(&before.pods, &after.pods);
@@ -103,7 +102,7 @@ impl Difference {
     }
 }
 
-/// The pods that had to go for others, as `namespace/name`.
+/// The preempted pods, as `namespace/name`.
 fn preempted(events: &[EventOutcome]) -> BTreeSet<&str> {
     let preempted = events.iter().filter(|event| event.reason == "Preempted");
     preempted

@@ -1,5 +1,5 @@
-//! Drains nodes, as `kubectl drain` does: evicts their pods as far as disruption budgets allow, and tries again until
-//! none is left.
+//! Drains nodes as `kubectl drain` does: evicts their pods as far as disruption budgets allow, and retries until none
+//! is left.
 
 use super::Simulation;
 use crate::{Objects, View, field, key_of, step};
@@ -9,33 +9,33 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How long after a refused eviction the next one is tried, as kubectl does.
+/// Delay before a refused eviction is retried, as in kubectl.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
-/// Marks a pod that a kubelet runs from a file: nobody else can remove it.
+/// Marks a pod that a kubelet runs from a file: nothing else can remove it.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The nodes that are being drained.
 #[derive(Debug, Default)]
 pub struct Drains {
-    /// By node: whether budgets are passed over.
+    /// By node: whether budgets are ignored.
     nodes: BTreeMap<String, bool>,
-    /// When to try again.
+    /// When to retry.
     due: Option<Timestamp>,
-    /// The pods that are still to be looked at in this round, with their nodes; none between rounds.
+    /// The pods left to evict in this round, with their nodes; `None` between rounds.
     round: Option<VecDeque<(String, ObjectKey)>>,
-    /// Nodes that a budget keeps from being empty in this round.
+    /// Nodes that a budget prevents from being empty in this round.
     blocked: BTreeSet<String>,
 }
 
 impl Drains {
-    /// Begins to drain a node.
+    /// Starts draining a node.
     pub fn start(&mut self, node: &str, disable_eviction: bool) {
         self.nodes.insert(node.to_owned(), disable_eviction);
         self.due = None;
     }
 
-    /// Leaves a node as it is.
+    /// Stops draining a node.
     pub fn stop(&mut self, node: &str) {
         self.nodes.remove(node);
     }
@@ -45,14 +45,14 @@ impl Drains {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// When the next round begins, if one does by itself.
+    /// When the next round starts, if it does on its own.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         self.due
     }
 
-    /// Evicts the next pod that may go now. Carry this out before the next one is asked for: it may spend what a budget
-    /// allows. `None` when nothing can be done before [`Self::due`].
+    /// Evicts the next pod that may be evicted now. Carry this out before the next call: it may use up a budget. `None`
+    /// when nothing can be done before [`Self::due`].
     pub fn evict_next(&mut self, view: &Objects, now: Timestamp) -> Option<Vec<Effect>> {
         if self.nodes.is_empty() || self.due.is_some_and(|due| due > now) {
             return None;
@@ -87,7 +87,7 @@ impl Drains {
     }
 }
 
-/// Deletes a pod and takes the disruption from its budget. `None` if that is refused.
+/// Deletes a pod and charges its budget. `None` if that is refused.
 fn evict(view: &dyn View, pod: &Value, disable_eviction: bool, now: Timestamp) -> Option<Vec<Effect>> {
     if disable_eviction {
         return Some(vec![step::delete(pod)]);
@@ -109,7 +109,7 @@ fn evict(view: &dyn View, pod: &Value, disable_eviction: bool, now: Timestamp) -
 }
 
 impl Simulation {
-    /// Evicts what may be evicted now from the nodes that are being drained.
+    /// Evicts what can be evicted now from the nodes being drained.
     pub(super) fn run_drains(&mut self) -> bool {
         let mut moved = false;
         while let Some(effects) = self.drains.evict_next(self.cluster.objects(), self.now) {

@@ -1,5 +1,4 @@
-//! How a simulation is filled from an input, and one that stops when a certain pod has been made, before anybody decides
-//! where it goes.
+//! Loads a simulation from an input, and runs one until a certain pod has been created but not scheduled.
 
 use super::Simulation;
 use crate::workloads::KINDS;
@@ -10,11 +9,11 @@ use berth_kinds::kinds::persistent_volume;
 use serde_json::Value;
 
 impl Simulation {
-    /// Adds the objects of an input. A DaemonSet serves the nodes that other pods run on: where some are in the input, their
-    /// pods come first, after those that run already or belong to somebody.
+    /// Adds the objects of an input. A DaemonSet serves the nodes that other pods run on: if the input contains some, their
+    /// pods come first, after those that already run or have an owner.
     ///
     /// # Errors
-    /// If one has no kind or name, or is already there.
+    /// If one has no kind or name, or already exists.
     pub fn load(&mut self, objects: Vec<Value>) -> Result<(), Refusal> {
         let mut objects = in_order(objects);
         for object in &mut objects {
@@ -34,7 +33,7 @@ impl Simulation {
         later.into_iter().try_for_each(|object| self.create(object))
     }
 
-    /// Lets time pass until a pod is there, and gives it as it was made. None if nothing moves any more and it is not.
+    /// Runs until a pod exists, and returns it as created. `None` if nothing changes any more and it does not exist.
     pub fn run_until_made(&mut self, namespace: &str, name: &str) -> Option<Value> {
         self.advance(None, &mut |simulation| {
             simulation.objects().get("Pod", namespace, name).is_some()
@@ -43,7 +42,7 @@ impl Simulation {
     }
 }
 
-/// The objects in an order in which whoever looks at one finds what it needs: pods and what makes them last.
+/// Sorts the objects so that dependencies come first: pods and what creates them last.
 pub(super) fn in_order(mut objects: Vec<Value>) -> Vec<Value> {
     objects.sort_by_key(|object| match object["kind"].as_str().unwrap_or_default() {
         kind if admission::reads(kind) => 0,
@@ -52,13 +51,13 @@ pub(super) fn in_order(mut objects: Vec<Value>) -> Vec<Value> {
         _ => 1,
     });
     for object in &mut objects {
-        // Who wrote which field is of no use here and takes half of the memory.
+        // Managed fields are not used here and take half of the memory.
         field::unset(object, &["metadata", "managedFields"]);
     }
     objects
 }
 
-/// Whether an object is, or makes, pods that nobody has placed yet.
+/// Whether an object is, or creates, unscheduled pods.
 fn is_new(object: &Value) -> bool {
     match field::kind(object) {
         "Pod" => field::text(object, "/spec/nodeName").is_empty() && field::controller_of(object).is_none(),

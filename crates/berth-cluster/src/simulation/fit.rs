@@ -1,9 +1,9 @@
-//! How full zones and nodes are: requests of pods against allocatable CPU and memory, requests of claims against the size
-//! of their volumes, and volumes that are free.
+//! Utilization of zones and nodes: requests of pods against allocatable CPU and memory, requests of claims against the
+//! size of their volumes, and free volumes.
 //!
-//! A bound claim counts for a node if a pod on that node uses it, and for a zone if one on a node of that zone does. A
-//! claim that pods on two nodes share counts on both, and once in their zone. A claim that no pod uses counts overall
-//! only. A free volume counts for a node or zone if it can be used nowhere else.
+//! A bound claim counts for a node if a pod on that node uses it, and for a zone if a pod on a node of that zone does.
+//! A claim shared by pods on two nodes counts on both, and once in their zone. A claim that no pod uses counts only in
+//! total. A free volume counts for a node or zone if it can be used only there.
 
 use super::location::{rack_of, zone_of};
 use super::outcome::{ClaimOutcome, PodOutcome, VolumeOutcome};
@@ -14,20 +14,20 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What claims asked for, and what they got.
+/// What claims requested, and what they received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fit {
-    /// What the bound claims asked for.
+    /// Total request of the bound claims.
     pub requested_bytes: i64,
-    /// What their volumes hold.
+    /// Total size of their volumes.
     pub taken_bytes: i64,
     /// Requested over taken, in percent. Free volumes do not count.
     pub fit_percent: Option<f64>,
 }
 
 impl Fit {
-    /// Counts another claim.
+    /// Adds a claim.
     pub fn add(&mut self, requested: i64, taken: i64) {
         self.requested_bytes = self.requested_bytes.saturating_add(requested);
         self.taken_bytes = self.taken_bytes.saturating_add(taken);
@@ -36,7 +36,7 @@ impl Fit {
     }
 }
 
-/// What is requested and what is there.
+/// Requested and available resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -48,9 +48,9 @@ pub struct Usage {
     pub memory_requested_bytes: i64,
     /// Memory for pods.
     pub memory_allocatable_bytes: i64,
-    /// How many volumes are Available here and nowhere else.
+    /// Number of volumes that are Available only here.
     pub free_volumes: usize,
-    /// Their size in all.
+    /// Their total size.
     pub free_volume_bytes: i64,
 }
 
@@ -70,7 +70,7 @@ impl Usage {
         }
     }
 
-    /// Counts another place.
+    /// Adds the usage of another place.
     pub fn add(&mut self, other: &Self) {
         let sums = [
             (&mut self.cpu_requested_milli, other.cpu_requested_milli),
@@ -91,53 +91,53 @@ impl Usage {
     }
 }
 
-/// What came of a node.
+/// The outcome for a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutcome {
     /// Its name.
     pub node: String,
-    /// Its zone; empty if it names none.
+    /// Its zone; empty if not set.
     pub zone: String,
-    /// Its rack; empty if it names none.
+    /// Its rack; empty if not set.
     pub rack: String,
-    /// Whether its agent answers.
+    /// Whether its agent responds.
     pub ready: bool,
-    /// Whether it takes new pods.
+    /// Whether it accepts new pods.
     pub schedulable: bool,
-    /// How many pods it has.
+    /// Number of pods on it.
     pub pods: usize,
-    /// How many bound claims they use.
+    /// Number of bound claims that they use.
     pub claims: usize,
     /// What these claims request, and the size of their volumes.
     #[serde(flatten)]
     pub fit: Fit,
-    /// What pods request of it, and what is free.
+    /// Requested and free resources.
     #[serde(flatten)]
     pub usage: Usage,
 }
 
-/// What came of a zone.
+/// The outcome for a zone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ZoneOutcome {
     /// Its name.
     pub zone: String,
-    /// How many nodes it has.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many pods they have.
+    /// Number of pods on them.
     pub pods: usize,
-    /// How many bound claims these use.
+    /// Number of bound claims that these use.
     pub claims: usize,
     /// What these claims request, and the size of their volumes.
     #[serde(flatten)]
     pub fit: Fit,
-    /// What pods request of it, and what is free.
+    /// Requested and free resources.
     #[serde(flatten)]
     pub usage: Usage,
 }
 
-/// The bytes that bound claims asked for and got, by claim.
+/// Requested bytes and volume size of bound claims, by claim.
 fn bound(claims: &[ClaimOutcome], volumes: &[VolumeOutcome]) -> BTreeMap<String, (i64, i64)> {
     let capacities: BTreeMap<&str, i64> = volumes
         .iter()
@@ -162,7 +162,7 @@ pub(super) fn overall(claims: &[ClaimOutcome], volumes: &[VolumeOutcome]) -> Fit
     fit
 }
 
-/// What came of every zone and every node.
+/// The outcome for every zone and every node.
 pub(super) fn places(
     view: &dyn View,
     cluster: &Cluster,
@@ -227,7 +227,7 @@ pub(super) fn places(
     (zones.into_values().collect(), nodes.into_values().collect())
 }
 
-/// The one element of a set that has just one.
+/// The only element of a set that has exactly one.
 fn only(names: &BTreeSet<String>) -> Option<&str> {
     match names.len() {
         1 => names.first().map(String::as_str),

@@ -1,4 +1,4 @@
-//! Publishes how much room built-in pools with a limit have left, as the provisioners of a live cluster do.
+//! Publishes the remaining space of built-in pools with a limit, as the provisioners of a live cluster do.
 
 use super::Simulation;
 use crate::key_for;
@@ -9,7 +9,7 @@ use berth_provisioner::capacity::pools::{self, Pool, PoolClass, PoolNodes};
 use berth_provisioner::topology::Segment;
 
 impl Simulation {
-    /// Writes what has changed since the last time.
+    /// Writes what has changed since the last call.
     pub(super) fn announce_limits(&mut self) -> bool {
         if !std::mem::take(&mut self.provisioners.limits_changed) {
             return false;
@@ -18,7 +18,7 @@ impl Simulation {
         let mut reports = Vec::new();
         for class in run.state.classes().filter(|class| is_announced(class)) {
             for segment in Builtin::segments(class, run.state.nodes()) {
-                // A class whose limit is no quantity makes no volumes, and says so when it is asked.
+                // A class with an invalid limit provisions nothing, and reports it on a request.
                 let Ok(left) = run.builtin.available(class, &segment) else {
                     continue;
                 };
@@ -35,7 +35,7 @@ impl Simulation {
     fn announce(&mut self, class: &StorageClass, pool: &Pool) -> bool {
         let driver = key_for("CSIDriver", "", &driver_object(&class.provisioner));
         if self.get(&driver).is_none() {
-            // Nobody else makes it at the same time.
+            // Nothing else creates it at the same time.
             let _ = self.carry_out(&[pools::driver(&class.provisioner)]);
         }
         let before = self.cluster.version();
@@ -45,7 +45,7 @@ impl Simulation {
     }
 }
 
-/// Whether the room of a class is published: it has a limit, and its claims wait for a pod.
+/// Whether the capacity of a class is published: it has a limit, and its claims wait for a pod.
 fn is_announced(class: &StorageClass) -> bool {
     Builtin::has_limit(class) && class.is_delayed()
 }

@@ -1,5 +1,5 @@
-//! Where nodes and volumes are: zones, racks, nodes. Read from labels and node affinities, for reports alone: nothing is
-//! decided by it.
+//! The location of nodes and volumes: zones, racks, nodes. Read from labels and node affinities for reports only;
+//! decisions do not use it.
 
 use crate::field;
 use crate::names::RACK;
@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Where a volume can be used, as far as its node affinity says it plainly.
+/// Where a volume can be used, as far as its node affinity is simple enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VolumePlace {
-    /// Its nodes; empty if it is not bound to any.
+    /// Its nodes; empty if it is not tied to any.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub nodes: BTreeSet<String>,
     /// Its racks.
@@ -23,8 +23,8 @@ pub struct VolumePlace {
 }
 
 impl VolumePlace {
-    /// Reads the node affinity of a volume. Drivers have topology keys of their own, which end like those of
-    /// Kubernetes: `topology.ebs.csi.aws.com/zone`, `topology.topolvm.io/node`.
+    /// Reads the node affinity of a volume. Drivers have their own topology keys, which end like those of Kubernetes:
+    /// `topology.ebs.csi.aws.com/zone`, `topology.topolvm.io/node`.
     #[must_use]
     pub fn of(volume: &Value) -> Self {
         let mut place = Self::default();
@@ -49,7 +49,7 @@ impl VolumePlace {
     }
 }
 
-/// The zone of a node, by today's label or the older one; empty if it has none.
+/// The zone of a node, from the current label or the older one; empty if it has none.
 #[must_use]
 pub fn zone_of(node: &Value) -> &str {
     match field::label(node, ZONE) {

@@ -1,14 +1,14 @@
-//! Pods that are not there although a workload wants them: one whose pods fail may have none when a simulation ends.
+//! Pods that a workload wants and that do not exist: one whose pods fail may have none when a simulation ends.
 
 use crate::View;
 use crate::field;
 use crate::workloads::is_over;
 use serde_json::Value;
 
-/// The workloads that want a number of pods at any time. Deployments want theirs by their ReplicaSets.
+/// The workloads with a desired number of pods at any time. Deployments have theirs through ReplicaSets.
 pub const KEEPS_PODS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
 
-/// How many pods are missing. Where a pod of a workload waits, the others may wait for it, and its reason is theirs.
+/// Number of missing pods. If a pod of a workload waits, the others may wait for it, for the same reason.
 pub(super) fn pods(view: &dyn View) -> usize {
     let workloads = KEEPS_PODS.iter().flat_map(|kind| view.of_kind(kind));
     let missing = workloads.map(|workload| {
@@ -23,7 +23,7 @@ pub(super) fn pods(view: &dyn View) -> usize {
     missing.sum()
 }
 
-/// How many pods a workload of [`KEEPS_PODS`] wants.
+/// The desired number of pods of a workload of [`KEEPS_PODS`].
 #[must_use]
 pub fn wanted_pods(workload: &Value) -> usize {
     let count = match field::kind(workload) {

@@ -1,9 +1,8 @@
-//! A whole cluster in virtual time: scheduler, volume controller, provisioners, workload controllers and node agents
-//! on objects in memory, until nothing moves any more.
+//! A whole cluster in virtual time: scheduler, volume controller, provisioners, workload controllers and node agents on
+//! objects in memory, until nothing changes any more.
 //!
-//! The components are the very steps that run against an API server. Only the clock and the carrying out of
-//! effects differ: time jumps to the next moment at which something is due. The same objects and the same seed give
-//! the same outcome.
+//! The components are the same steps that run against an API server. Only the clock and the executor differ: time jumps
+//! to the next moment at which something is due. The same objects and the same seed give the same outcome.
 //!
 //! ```text
 //!   changed objects ──▶ every component takes them in
@@ -54,33 +53,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use volumes::{ControllerRun, ProvisionerRun};
 
-/// When every simulation begins, and the time of a file that is explained: fixed, so that outcomes can be compared, and one
-/// for all commands, so that none takes a report for expired that another counts.
+/// The start time of every simulation, and the time of an explained file. It is fixed so that outcomes can be compared, and
+/// shared by all commands so that they agree on which reports have expired.
 pub const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// Who speaks for the workload controllers where none of them does.
+/// Event source of the workload controllers if none is given.
 const SOURCE: &str = "workload-controller";
 
-/// A simulation in which nothing changes for so long, beyond what the scheduler's queue waits, has come to rest.
+/// A simulation in which nothing changes for this long, beyond the delays of the scheduler's queue, has come to rest.
 const REST: SignedDuration = SignedDuration::from_mins(1);
 
-/// A simulation that never comes to rest (a provisioner that fails for ever, say) ends after so long.
+/// A simulation that never comes to rest (for example, a provisioner that fails forever) ends after this long.
 const LONGEST: SignedDuration = SignedDuration::from_hours(2);
 
-/// More rounds at one moment than any cluster needs, which takes one or two for each change. Workloads that go round in
-/// circles are stopped long before.
+/// Maximum number of rounds at one moment, more than any cluster needs: one or two for each change. Looping workloads
+/// are stopped long before.
 const MAX_ROUNDS: u64 = 10_000_000;
 
-/// How a simulation is set up.
+/// The options of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Breaks ties and names pods.
+    /// Random seed for ties and pod names.
     pub seed: u64,
-    /// What bears on decisions of the scheduler.
+    /// Settings that affect scheduling decisions.
     pub settings: Settings,
-    /// What the volume controller is to do. The feature gate for volume scheduling is that of the scheduler.
+    /// Settings of the volume controller. The feature gate for volume scheduling is that of the scheduler.
     pub controller: berth_controller::Settings,
-    /// What time it is at the beginning.
+    /// The start time.
     pub start: Timestamp,
 }
 
@@ -107,19 +106,19 @@ pub struct Simulation {
     controller: ControllerRun,
     provisioners: ProvisionerRun,
     workloads: Workloads,
-    /// Workloads to look after.
+    /// Workloads to process.
     busy: BTreeSet<ObjectKey>,
     patience: Patience,
     agents: Agents,
     drivers: Drivers,
-    /// CSI drivers with what is reported for them elsewhere.
+    /// CSI drivers with their separate capacity reports.
     reported: Reported,
     drains: Drains,
-    /// Disruption budgets to look after.
+    /// Disruption budgets to process.
     budgets: BTreeSet<ObjectKey>,
-    /// Moments at which a workload, a pod or a node is to be looked at again.
+    /// When a workload, a pod or a node is to be processed again.
     due: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
-    /// What came of the steps of the scenario so far.
+    /// The outcome of the scenario's steps so far.
     steps: Vec<StepOutcome>,
 }
 
@@ -128,7 +127,7 @@ impl Simulation {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let settings = Settings {
-            // The controller here knows what is held.
+            // This controller supports held volumes.
             hold_volumes: true,
             ..options.settings.clone()
         };
@@ -164,12 +163,12 @@ impl Simulation {
     /// Adds an object, as a user creates it.
     ///
     /// # Errors
-    /// If it has no kind or name, or is already there.
+    /// If it has no kind or name, or already exists.
     pub fn create(&mut self, object: Value) -> Result<(), Refusal> {
         self.cluster.create(object, self.now)
     }
 
-    /// The objects as they are now.
+    /// The current objects.
     #[must_use]
     pub fn objects(&self) -> &dyn View {
         self.cluster.objects()
@@ -187,13 +186,13 @@ impl Simulation {
         &self.settings
     }
 
-    /// What was told to users so far, in order.
+    /// The recorded events so far, in order.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         self.cluster.events()
     }
 
-    /// How much virtual time had passed when something last moved.
+    /// How much virtual time had passed at the last change.
     #[must_use]
     pub fn moved_for(&self) -> Duration {
         self.changed_at
@@ -202,8 +201,8 @@ impl Simulation {
             .unwrap_or_default()
     }
 
-    /// How long nothing may change before the simulation has come to rest: longer than the time after which the scheduler tries
-    /// forgotten pods once more, and than any backoff.
+    /// How long nothing may change before the simulation has come to rest: longer than the time after which the scheduler
+    /// retries pods, and than any backoff.
     fn rest(&self) -> SignedDuration {
         let times = &self.settings.times;
         let longest = times.flush_after.max(times.max_backoff);
@@ -214,21 +213,21 @@ impl Simulation {
         self.now.duration_since(self.start).try_into().unwrap_or_default()
     }
 
-    /// Lets time pass until nothing moves any more. Tells how many pods were bound meanwhile, now and then.
+    /// Runs until nothing changes any more. Occasionally reports how many pods were bound.
     pub fn run(&mut self, progress: &mut dyn FnMut(u64)) {
         self.run_until(None, progress);
     }
 
-    /// Lets time pass like [`Self::run`], for as long as `goes_on` says so, which is told how many pods were bound so far. `false` if
-    /// it was stopped.
+    /// Runs like [`Self::run`] while `goes_on` returns true, which gets the number of pods bound so far. Returns `false` if it was
+    /// stopped.
     pub fn run_while(&mut self, goes_on: &mut dyn FnMut(u64) -> bool) -> bool {
         !self.advance(None, &mut |simulation| {
             !goes_on(simulation.scheduler.counts().scheduled)
         })
     }
 
-    /// Lets time pass until a moment, or until nothing moves any more. What is due at the very moment has not happened
-    /// when this returns.
+    /// Runs until a time, or until nothing changes any more. What is due at exactly that time has not happened when
+    /// this returns.
     fn run_until(&mut self, end: Option<Timestamp>, progress: &mut dyn FnMut(u64)) {
         self.advance(end, &mut |simulation| {
             progress(simulation.scheduler.counts().scheduled);
@@ -236,10 +235,10 @@ impl Simulation {
         });
     }
 
-    /// Lets time pass as [`Self::run_until`] does. Stops, and says so, if that is asked for before the scheduler has its turn.
+    /// Runs like [`Self::run_until`]. Stops and reports it if requested before the scheduler's turn.
     fn advance(&mut self, end: Option<Timestamp>, stop: &mut dyn FnMut(&Self) -> bool) -> bool {
         let begin = self.now;
-        // Whatever is done at the beginning is a change, even if nobody has seen it yet.
+        // Whatever happens at the start is a change, even if it was not observed yet.
         self.changed_at = self.changed_at.max(begin);
         loop {
             for _ in 0..MAX_ROUNDS {
@@ -255,7 +254,7 @@ impl Simulation {
             }
             self.patience.renew();
             let is_near = |next: &Timestamp| {
-                // What a node has to do is certain to happen: a pod leaves it that tolerates a taint no longer.
+                // What a node has to do certainly happens: a pod is evicted when its toleration expires.
                 let is_certain = self
                     .due
                     .get(next)
@@ -277,15 +276,16 @@ impl Simulation {
         false
     }
 
-    /// Has the scheduler do what it can at this moment, or else the agents. `false` if nothing was left to do.
+    /// Runs the scheduler at this moment, or else the agents. Returns `false` if nothing was left to do.
     ///
-    /// The scheduler decides when the controllers have nothing left to do, and agents look at pods when it has decided, so that
-    /// nobody tells of what others are about to change. The components of `berth up` wait for each other in this order.
+    /// The scheduler decides when the controllers are done, and agents process pods after its decision, so that no component
+    /// reports what others are about to change. The components of `berth up` wait for each other in this order.
     fn place(&mut self) -> bool {
         self.run_scheduler() || self.run_agents() || self.run_drains()
     }
 
-    /// Has every component but the scheduler and the agents do what it can at this moment. `false` if nothing was left to do.
+    /// Runs every component except the scheduler and the agents at this moment. Returns `false` if nothing was left to
+    /// do.
     fn settle_but_placing(&mut self) -> bool {
         let mut moved = self.take_changes();
         moved |= self.run_nodes();
@@ -298,7 +298,7 @@ impl Simulation {
         moved
     }
 
-    /// Shows every component what came, changed or went.
+    /// Delivers all changes to every component.
     fn take_changes(&mut self) -> bool {
         let mut any = false;
         while let Some(change) = self.cluster.next_change() {
@@ -327,7 +327,7 @@ impl Simulation {
         any
     }
 
-    /// Shows everybody how an object is now, or that it has gone.
+    /// Delivers the current state or the deletion of an object.
     fn take_in(&mut self, key: &ObjectKey) {
         let view = self.cluster.objects();
         let Some(value) = view.find(key) else {
@@ -335,7 +335,7 @@ impl Simulation {
         };
         self.agents.upsert(key, value, view);
         if reported::is_report(value) {
-            // One that cannot be read is set aside, as the scheduler of a live cluster does it.
+            // An unreadable report is set aside, as the scheduler of a live cluster does.
             if let Ok(driver) = self.reported.report(value).map(str::to_owned) {
                 self.show_driver(&driver);
             }
@@ -358,7 +358,7 @@ impl Simulation {
         self.provisioners.upsert(object);
     }
 
-    /// Shows a driver with what is reported for it, or that there is neither.
+    /// Delivers a driver merged with its report, or the deletion of both.
     fn show_driver(&mut self, name: &str) {
         match self.reported.get(name) {
             Some(driver) => self.show(&driver.into()),
@@ -389,7 +389,7 @@ impl Simulation {
         self.provisioners.remove(kind, namespace, name);
     }
 
-    /// Has DaemonSets make their pods, before anything else happens.
+    /// Runs DaemonSets before anything else happens.
     fn run_daemon_sets(&mut self) {
         self.take_changes();
         let is_daemon_set = |key: &ObjectKey| key.kind == "DaemonSet";
@@ -410,7 +410,7 @@ impl Simulation {
 
     fn look_after(&mut self, busy: BTreeSet<ObjectKey>) {
         for key in busy {
-            // Its turn comes when it has waited long enough.
+            // It is processed when it has waited long enough.
             if self.patience.must_wait(&key, self.now) {
                 continue;
             }
@@ -443,14 +443,14 @@ impl Simulation {
             let view = self.cluster.objects();
             let budget = view.get(&key.kind, &key.namespace, &key.name);
             if let Some(effect) = budget.and_then(|budget| disruption::step(view, budget, self.now)) {
-                // A budget that has changed meanwhile is looked at again because it has.
+                // A budget that has changed meanwhile is processed again because of that.
                 moved |= self.carry_out(&[effect]).refused.is_none();
             }
         }
         moved
     }
 
-    /// Carries out what a step asks for, and takes down when it is run again.
+    /// Carries out the effects of a step, and records when it runs again.
     fn carry_out_step(&mut self, key: &ObjectKey, step: Step) {
         match self.carry_out(&step.effects).refused {
             None => {}
@@ -464,7 +464,7 @@ impl Simulation {
                 let delay = self.patience.delay(key);
                 self.look_again(key.clone(), self.now + delay);
             }
-            // The step looked at an older state: it is run again on what is there now.
+            // The step read an older state: it is run again on the current one.
             Some(_) => self.look_again(key.clone(), self.now),
         }
         if let Some(at) = step.wake {
@@ -481,7 +481,7 @@ impl Simulation {
         self.due.entry(at).or_default().insert(key);
     }
 
-    /// The next moment at which somebody has something to do.
+    /// The next time at which something is due.
     fn next_moment(&self) -> Option<Timestamp> {
         let scheduler = self.scheduler.next_wakeup().and_then(|after| {
             let after = SignedDuration::try_from(after).ok()?;
@@ -522,7 +522,7 @@ impl Simulation {
         self.cluster.objects().find(key)
     }
 
-    /// Changes an object as a user does, whatever its version is. `false` if it is not there.
+    /// Changes an object as a user does, in any version. Returns `false` if it does not exist.
     fn change(&mut self, key: &ObjectKey, subresource: Option<&'static str>, body: Value) -> bool {
         let effect = Effect::Patch(Patch {
             target: Target {
@@ -538,7 +538,7 @@ impl Simulation {
         self.carry_out(&[effect]).refused.is_none()
     }
 
-    /// Deletes an object as a user does. `false` if it is not there.
+    /// Deletes an object as a user does. Returns `false` if it does not exist.
     fn delete_object(&mut self, key: &ObjectKey) -> bool {
         match self.get(key).map(step::delete) {
             Some(effect) => self.carry_out(&[effect]).refused.is_none(),
@@ -558,7 +558,7 @@ impl Simulation {
             message,
             source: SOURCE.into(),
         };
-        // Events are only kept; keeping one cannot fail.
+        // Events are only recorded, which cannot fail.
         let _ = self.carry_out(&[Effect::Event(event)]);
     }
 }

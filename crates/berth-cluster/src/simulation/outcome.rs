@@ -1,4 +1,4 @@
-//! What came of a simulation, as data: what the JSON output is, and what the table and the page are made of.
+//! The outcome of a simulation as data: the JSON output, and the source of the table and the page.
 //!
 //! The field names are a contract with users' scripts.
 
@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What came of a simulation.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Every pod, by name.
@@ -26,32 +26,32 @@ pub struct Outcome {
     pub claims: Vec<ClaimOutcome>,
     /// Every volume, by name.
     pub volumes: Vec<VolumeOutcome>,
-    /// What was told to users, in order, each thing once.
+    /// The recorded events, in order, without duplicates.
     pub events: Vec<EventOutcome>,
-    /// All in all.
+    /// Totals.
     pub summary: Summary,
-    /// Every zone that nodes name, by name.
+    /// Every zone of nodes, by name.
     pub zones: Vec<ZoneOutcome>,
     /// Every node, by name.
     pub nodes: Vec<NodeOutcome>,
-    /// Why pods have no node: those with the same reason together.
+    /// Why pods have no node, grouped by reason.
     pub pending: Vec<PendingOutcome>,
     /// What each step of the scenario changed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepOutcome>,
-    /// What a change to the cluster changed, if it was compared with the cluster as it is.
+    /// What a change to the cluster changed, if it was compared with the current cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Difference>,
 }
 
-/// What came of a pod.
+/// The outcome for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PodOutcome {
     /// `namespace/name`
     pub pod: String,
     /// Its node; empty if it has none.
     pub node: String,
-    /// Why it has none, or what keeps it from running.
+    /// Why it has none, or what prevents it from running.
     pub message: String,
     /// `Pending`, `Running`, ...
     pub phase: String,
@@ -64,14 +64,14 @@ pub struct PodOutcome {
 }
 
 impl PodOutcome {
-    /// Whether it does not run: it has no node, or something keeps it from running there.
+    /// Whether it does not run: it has no node, or something prevents it from running there.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.node.is_empty() || !self.message.is_empty()
     }
 }
 
-/// What came of a claim.
+/// The outcome for a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClaimOutcome {
     /// `namespace/name`
@@ -80,40 +80,40 @@ pub struct ClaimOutcome {
     pub phase: String,
     /// Its volume; empty if it has none.
     pub volume: String,
-    /// What it asked for, in bytes.
+    /// What it requested, in bytes.
     #[serde(rename = "requestedBytes")]
     pub requested_bytes: i64,
-    /// Its class; empty if it names none.
+    /// Its class; empty if not set.
     pub class: String,
-    /// What was last said about it, if it is not bound.
+    /// The last event about it, if it is not bound.
     pub message: String,
     /// Whether that was a warning.
     #[serde(skip)]
     pub warned: bool,
 }
 
-/// What came of a volume.
+/// The outcome for a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VolumeOutcome {
     /// Its name.
     pub volume: String,
     /// `Available`, `Bound`, ...
     pub phase: String,
-    /// The claim it is bound to or reserved for; empty if there is none.
+    /// The claim it is bound to or reserved for; empty if none.
     pub claim: String,
     /// Its size in bytes.
     #[serde(rename = "capacityBytes")]
     pub capacity_bytes: i64,
-    /// Its class; empty if it names none.
+    /// Its class; empty if not set.
     pub class: String,
     /// Where it can be used.
     pub place: VolumePlace,
 }
 
-/// Something that was told to users.
+/// An event for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventOutcome {
-    /// `Kind/namespace/name`, or `Kind/name` for objects of the cluster.
+    /// `Kind/namespace/name`, or `Kind/name` for cluster-scoped objects.
     pub object: String,
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
@@ -124,61 +124,61 @@ pub struct EventOutcome {
     pub message: String,
 }
 
-/// All in all.
+/// Totals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// How many pods there are.
+    /// Number of pods.
     pub pods: usize,
-    /// How many of them have a node.
+    /// Number of pods with a node.
     pub placed: usize,
-    /// How many have none.
+    /// Number of pods without a node.
     pub pending: usize,
-    /// How many should run but have failed, or are not there at the end although a workload wants them.
+    /// Number of pods that should run but have failed, or that a workload wants and that do not exist at the end.
     pub not_running: usize,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many claims there are.
+    /// Number of claims.
     pub claims: usize,
-    /// How many of them are bound.
+    /// Number of bound claims.
     pub bound_claims: usize,
-    /// What the bound claims asked for, what their volumes hold, and how well that fits.
+    /// Requests of the bound claims, the size of their volumes, and how well they fit.
     #[serde(flatten)]
     pub fit: Fit,
     /// Pods by node.
     pub pods_per_node: BTreeMap<String, usize>,
-    /// Pods by zone, where nodes say their zone.
+    /// Pods by zone, if nodes have zones.
     pub pods_per_zone: BTreeMap<String, usize>,
-    /// Virtual seconds until nothing moved.
+    /// Virtual seconds until the last change.
     pub virtual_seconds: f64,
 }
 
-/// Pods that are left without a node for the same reason.
+/// Pods without a node for the same reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PendingOutcome {
-    /// Why, in kube-scheduler's form.
+    /// The reason, in kube-scheduler's format.
     pub message: String,
     /// The pods, by name.
     pub pods: Vec<String>,
-    /// Why nodes refuse the first of them, if somebody has examined that. A node stands with every reason it has.
+    /// Why nodes refuse the first of them, if examined. A node is listed with each of its reasons.
     pub refused: Vec<RefusedNodes>,
-    /// What would help, if somebody has examined that.
+    /// What would help, if examined.
     pub advice: Vec<String>,
 }
 
 /// Nodes that refuse a pod for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedNodes {
-    /// The plugin, as kube-scheduler names it.
+    /// The plugin, as named in kube-scheduler.
     pub plugin: String,
-    /// The reason in kube-scheduler's words, with what they leave out.
+    /// The reason as worded by kube-scheduler, with the missing details.
     pub reason: String,
     /// The nodes, by name.
     pub nodes: Vec<String>,
 }
 
 impl Simulation {
-    /// What came of it so far. Why nodes refuse pods is not examined.
+    /// The outcome so far. Why nodes refuse pods is not examined.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let view = self.objects();
@@ -203,7 +203,7 @@ impl Simulation {
         }
     }
 
-    /// What came of every pod and every claim so far, each by name.
+    /// The outcome for every pod and every claim so far, each by name.
     pub(super) fn pods_and_claims(&self) -> (Vec<PodOutcome>, Vec<ClaimOutcome>) {
         let view = self.objects();
         let said = Said::of(self.events());
@@ -214,25 +214,25 @@ impl Simulation {
         (pods.collect(), claims.collect())
     }
 
-    /// All objects as they are now.
+    /// All current objects.
     #[must_use]
     pub fn all_objects(&self) -> Vec<Value> {
         self.cluster.objects().iter().cloned().collect()
     }
 
-    /// What came of every pod so far, by name.
+    /// The outcome for every pod so far, by name.
     #[must_use]
     pub fn pod_outcomes(&self) -> Vec<PodOutcome> {
         self.pods_and_claims().0
     }
 
-    /// What came of every volume so far, by name.
+    /// The outcome for every volume so far, by name.
     pub(super) fn volume_outcomes(&self) -> Vec<VolumeOutcome> {
         self.objects().of_kind("PersistentVolume").map(volume_outcome).collect()
     }
 }
 
-/// The pods without a node, those with the same message together. What keeps most pods waiting comes first.
+/// The pods without a node, grouped by message. Those with the most pods come first.
 fn pending(pods: &[PodOutcome]) -> Vec<PendingOutcome> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| !pod.is_placed) {
@@ -248,8 +248,8 @@ fn pending(pods: &[PodOutcome]) -> Vec<PendingOutcome> {
     groups
 }
 
-/// What was said about each pod and claim: the last warning, or else the last news of a claim. Good news do not say why a pod does
-/// not run, nor why a claim has no volume.
+/// Messages about each pod and claim: the last warning, or else the last event of a claim. Normal events do not explain why a pod
+/// does not run or a claim has no volume.
 struct Said<'a> {
     last: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
 }
@@ -309,7 +309,7 @@ fn pod_outcome(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> PodOutc
     }
 }
 
-/// Why a pod has no node, or what keeps it from running there; empty if it runs.
+/// Why a pod has no node, or what prevents it from running there; empty if it runs.
 fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: &str) -> String {
     let node = field::text(pod, "/spec/nodeName");
     if node.is_empty() {
@@ -318,7 +318,7 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
             .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
         let message = refused.map(|condition| {
             let message = field::text(condition, "/message").to_owned();
-            // Binding failed, and what failed for a claim is told there alone.
+            // Binding failed, and only the claim's event has the reason.
             match field::text(condition, "/reason") {
                 "SchedulerError" => message + &warnings_of_claims(simulation, said, pod),
                 _ => message,
@@ -345,7 +345,7 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
     }
 }
 
-/// What components warn of about the claims of a pod that are not bound.
+/// Warnings about the unbound claims of a pod.
 fn warnings_of_claims(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> String {
     let namespace = field::namespace(pod);
     let claims = claims_of(pod).filter_map(|name| simulation.objects().get("PersistentVolumeClaim", namespace, &name));
@@ -359,13 +359,13 @@ fn warnings_of_claims(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> 
     warnings.collect()
 }
 
-/// Whether a pod has failed whose containers are to run for ever.
+/// Whether a pod has failed whose containers should run forever.
 fn should_run(pod: &Value) -> bool {
     let is_to_end = matches!(field::text(pod, "/spec/restartPolicy"), "Never" | "OnFailure");
     field::text(pod, "/status/phase") == "Failed" && !is_to_end
 }
 
-/// Why nobody has looked at a pod that waits.
+/// Why a waiting pod has not been processed.
 fn waiting(simulation: &Simulation, pod: &Value) -> String {
     let gates = field::items(pod, "/spec/schedulingGates").iter();
     let gates: Vec<_> = gates.map(|gate| field::text(gate, "/name")).collect();

@@ -1,8 +1,8 @@
-//! Keeps a workload from going round in circles at one virtual moment.
+//! Stops a workload from looping at one virtual moment.
 //!
-//! In virtual time everything that can happen at a moment happens at it. A workload whose pods fail at once, say, would
-//! make new ones for ever, and time would never go on. Such a workload is put off, each time for twice as long, so
-//! that a simulation ends whatever its objects say.
+//! In virtual time everything that can happen at a moment happens at it. A workload whose pods fail at once, for
+//! example, would create new ones forever, and time would never advance. Such a workload is delayed, twice as long each
+//! time, so that every simulation ends.
 
 use crate::{Step, field};
 use berth_core::effect::{Effect, ObjectKey};
@@ -10,23 +10,23 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a workload may do at one moment besides what its size asks for.
+/// What a workload may do at one moment in addition to what its size requires.
 const SPARE: u64 = 50;
-/// How many objects it may make at one moment for each pod that it should have: the pod, its claims, and once more.
+/// How many objects it may create at one moment for each desired pod: the pod, its claims, and again.
 const MADE_PER_POD: u64 = 8;
-/// How often it may be looked at for each of them: a pod changes some ten times until it runs.
+/// How often it may be processed for each of them: a pod changes some ten times until it runs.
 const LOOKS_PER_POD: u64 = 100;
-/// The first delay. Each further one is twice as long.
+/// The first delay, doubled each time.
 const FIRST_DELAY_SECONDS: i64 = 10;
-/// The longest delay is the first one times 2 to this power, a little more than an hour.
+/// The maximum delay is the first one times 2 to this power, a little more than an hour.
 const MAX_DOUBLINGS: u32 = 9;
 
-/// What each workload has done since time last went on, and how often it was put off.
+/// What each workload has done since time last advanced, and how often it was delayed.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     now: BTreeMap<ObjectKey, Done>,
     put_off: BTreeMap<ObjectKey, u32>,
-    /// Until when those wait that did too much.
+    /// Until when excessive workloads wait.
     waiting: BTreeMap<ObjectKey, Timestamp>,
 }
 
@@ -37,12 +37,12 @@ struct Done {
 }
 
 impl Patience {
-    /// Time goes on.
+    /// Time advances.
     pub(super) fn renew(&mut self) {
         self.now.clear();
     }
 
-    /// Whether a workload has done too much and must still wait.
+    /// Whether a workload did too much and must still wait.
     pub(super) fn must_wait(&mut self, key: &ObjectKey, now: Timestamp) -> bool {
         let is_over = |until: &Timestamp| *until <= now;
         if self.waiting.get(key).is_some_and(is_over) {
@@ -51,7 +51,7 @@ impl Patience {
         self.waiting.contains_key(key)
     }
 
-    /// Takes note of a look at a workload and what came of it. `Some` if that is too much.
+    /// Records that a workload was processed, and the result. Returns `Some` if that is too much.
     pub(super) fn look(
         &mut self,
         key: &ObjectKey,
@@ -78,7 +78,7 @@ impl Patience {
         Excess { made, delay, until }
     }
 
-    /// How long to wait after a workload could not do what it wanted, or did too much: longer each time.
+    /// The delay after a workload could not proceed or did too much: longer each time.
     pub(super) fn delay(&mut self, key: &ObjectKey) -> SignedDuration {
         let times = self.put_off.entry(key.clone()).or_default();
         let delay = SignedDuration::from_secs(FIRST_DELAY_SECONDS << (*times).min(MAX_DOUBLINGS));
@@ -89,9 +89,9 @@ impl Patience {
 
 /// A workload that does too much.
 pub(super) struct Excess {
-    /// How many objects it made at this moment.
+    /// Number of objects created at this moment.
     pub(super) made: u64,
-    /// For how long it is put off.
+    /// Its delay.
     pub(super) delay: SignedDuration,
     /// Until when.
     pub(super) until: Timestamp,

@@ -1,4 +1,4 @@
-//! Plays a scenario, and tells what each of its steps changed.
+//! Plays a scenario, and reports what each of its steps changed.
 
 use super::Simulation;
 use super::outcome::{ClaimOutcome, PodOutcome};
@@ -8,39 +8,39 @@ use jiff::SignedDuration;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What one step of a scenario changed, from its moment until the next step or until nothing moved.
+/// What one step of a scenario changed, from its time until the next step or until nothing changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepOutcome {
-    /// What it is called; `start` before the first one.
+    /// Its name; `start` before the first one.
     pub name: String,
-    /// When it was, from the start, as people write it.
+    /// Its time from the start, in readable form.
     pub at: String,
-    /// When it was, in virtual seconds from the start.
+    /// Its time from the start, in virtual seconds.
     pub at_seconds: f64,
-    /// When the last thing moved before the next step.
+    /// When the last change before the next step happened.
     pub moved_until_seconds: f64,
-    /// What was done, a line for each action.
+    /// What was done, one line per action.
     pub did: Vec<String>,
-    /// What became of pods.
+    /// What happened to pods.
     pub pods: PodChanges,
-    /// What became of claims.
+    /// What happened to claims.
     pub claims: ClaimChanges,
     /// Nodes whose drain has not ended by then: disruption budgets keep pods there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<String>,
-    /// How things stood at the end of the step.
+    /// Totals at the end of the step.
     pub summary: StepSummary,
 }
 
-/// What became of pods during a step.
+/// What happened to pods during a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PodChanges {
-    /// Pods of the same name on another node than before.
+    /// Pods with the same name on another node than before.
     pub moved: Vec<Moved>,
-    /// Pods that had no node, or were not there.
+    /// Pods that had no node, or did not exist.
     pub placed: Vec<Placed>,
-    /// Pods that are no more.
+    /// Pods that no longer exist.
     pub gone: Vec<String>,
     /// Pods that do not run at the end of the step, and why.
     pub pending: Vec<Waiting>,
@@ -77,12 +77,12 @@ pub struct Waiting {
     pub message: String,
 }
 
-/// What became of claims during a step.
+/// What happened to claims during a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClaimChanges {
-    /// Claims that got a volume, or another one.
+    /// Claims that got a volume, or a different one.
     pub bound: Vec<BoundClaim>,
-    /// Claims that are no more.
+    /// Claims that no longer exist.
     pub gone: Vec<String>,
     /// Claims that have no volume at the end of the step.
     pub pending: Vec<String>,
@@ -97,25 +97,25 @@ pub struct BoundClaim {
     pub volume: String,
 }
 
-/// How things stood at the end of a step.
+/// Totals at the end of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepSummary {
-    /// How many pods there were.
+    /// Number of pods.
     pub pods: usize,
-    /// How many of them had a node.
+    /// Number of pods with a node.
     pub placed: usize,
-    /// How many had none.
+    /// Number of pods without a node.
     pub pending: usize,
-    /// How many nodes there were.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them were ready.
+    /// Number of ready nodes.
     pub ready_nodes: usize,
-    /// How many claims there were.
+    /// Number of claims.
     pub claims: usize,
-    /// How many of them were bound.
+    /// Number of bound claims.
     pub bound_claims: usize,
-    /// How well their volumes fitted.
+    /// How well their volumes fit.
     #[serde(flatten)]
     pub fit: Fit,
     /// Pods by zone.
@@ -130,11 +130,11 @@ struct Picture {
 }
 
 impl Simulation {
-    /// Plays a scenario until nothing moves any more after its last step. At the end of each step, of the start too,
-    /// `after` may look at the cluster.
+    /// Plays a scenario until nothing changes any more after its last step. At the end of each step, including the
+    /// start, `after` may inspect the cluster.
     ///
     /// # Errors
-    /// If something is to be done to an object that is not there.
+    /// If an action refers to an object that does not exist.
     pub fn play(
         &mut self,
         scenario: &Scenario,
@@ -159,13 +159,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// What came of the steps of the scenario so far.
+    /// The outcome of the scenario's steps so far.
     #[must_use]
     pub fn steps(&self) -> &[StepOutcome] {
         &self.steps
     }
 
-    /// Takes down what has changed since the picture before, and gives the one of now.
+    /// Records what has changed since the previous picture, and returns the current one.
     fn conclude(&mut self, name: String, at: SignedDuration, did: Vec<String>, before: Picture) -> Picture {
         let (pods, claims) = self.pods_and_claims();
         let now = Picture { pods, claims };

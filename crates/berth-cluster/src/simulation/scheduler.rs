@@ -1,10 +1,10 @@
-//! The scheduler's part of a simulation.
+//! Runs the scheduler in a simulation.
 
 use super::Simulation;
 use berth_scheduler::scheduler::{Context, Effect};
 
 impl Simulation {
-    /// Carries out what the scheduler wants, and has it decide about the pods whose turn it is.
+    /// Carries out the scheduler's effects, and lets it decide about the pods whose turn it is.
     pub(super) fn run_scheduler(&mut self) -> bool {
         let mut moved = false;
         loop {
@@ -12,7 +12,7 @@ impl Simulation {
                 moved = true;
                 self.carry_out_scheduling(&effect);
             }
-            // What the writes changed is shown to the scheduler before it decides again.
+            // The scheduler sees the result of the writes before it decides again.
             if self.take_changes() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The parts of the volume controller and of the provisioners in a simulation.
+//! Runs the volume controller and the provisioners in a simulation.
 
 use super::Simulation;
 use crate::drivers::Topology;
@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often in a row something failed.
+/// Number of consecutive failures.
 #[derive(Debug)]
 struct Failures {
     backoff: Backoff,
@@ -32,7 +32,7 @@ impl Failures {
         Self { backoff, counts }
     }
 
-    /// When to try again: later each time.
+    /// When to retry: later each time.
     fn again(&mut self, key: &ObjectKey, now: Timestamp) -> Timestamp {
         let failures = self.counts.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
@@ -92,20 +92,20 @@ impl ControllerRun {
     }
 }
 
-/// The provisioners: those that are built in, and those that simulate drivers.
+/// The provisioners: built-in ones, and simulated drivers.
 #[derive(Debug)]
 pub(super) struct ProvisionerRun {
     /// Feature gate `VolumeScheduling`.
     volume_scheduling: bool,
     pub(super) state: state::State,
     pub(super) builtin: Builtin,
-    /// Claims to look at.
+    /// Claims to process.
     claims: BTreeSet<ObjectKey>,
-    /// Volumes to look at, after the claims.
+    /// Volumes to process, after the claims.
     volumes: BTreeSet<ObjectKey>,
     retry: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     failures: Failures,
-    /// Something changed that the room of built-in pools depends on.
+    /// Something changed that affects the space of built-in pools.
     pub(super) limits_changed: bool,
 }
 
@@ -176,7 +176,7 @@ impl ProvisionerRun {
         }
     }
 
-    /// The settings of the provisioner that a claim's class names, if it names one that makes volumes.
+    /// The settings for the provisioner of a claim's class, if it provisions volumes.
     fn settings_for(&self, claim: &PersistentVolumeClaim) -> Option<Settings> {
         let class = self.state.class(claim.class_name()?)?;
         (class.provisioner != berth_core::names::NO_PROVISIONER).then(|| Settings {
@@ -255,7 +255,7 @@ impl Simulation {
         true
     }
 
-    /// Runs a course to its end, and takes down when its object comes back.
+    /// Runs a course to its end, and records when its object is processed again.
     fn run_course(&mut self, key: &ObjectKey, mut course: Course) -> Ended {
         let ended = loop {
             match course.next() {
@@ -293,7 +293,7 @@ impl Simulation {
         self.provisioners.retry.entry(at).or_default().insert(key.clone());
     }
 
-    /// Asks for a volume. Built-in provisioners count the room that they have themselves.
+    /// Creates a volume. Built-in provisioners track their own space.
     fn ask(&mut self, request: &Request) -> Answer {
         let run = &mut self.provisioners;
         if Layout::of(&request.class).is_some() {
@@ -308,7 +308,7 @@ impl Simulation {
         answer
     }
 
-    /// Has drivers take the room for the inline volumes of a pod, or give it back.
+    /// Lets drivers take the space for the inline volumes of a pod, or return it.
     pub(super) fn follow_pod(&mut self, key: &ObjectKey, gone: Option<&Value>) {
         loop {
             let view = self.cluster.objects();
@@ -324,7 +324,7 @@ impl Simulation {
         }
     }
 
-    /// Publishes what drivers have left. Nobody else writes at the same moment.
+    /// Publishes the drivers' remaining space. There is no concurrent writer.
     pub(super) fn publish(&mut self, rooms: &[Effect]) {
         for room in rooms {
             let _ = self.carry_out(std::slice::from_ref(room));
@@ -347,7 +347,7 @@ impl Simulation {
             Reclaim::Nothing => return false,
             Reclaim::Wait { because } => {
                 let event = reclaim::delete_failed(&volume, &because, &settings);
-                // To say something is never refused.
+                // Recording an event is never refused.
                 let _ = self.carry_out(&[Effect::Event(event)]);
             }
             Reclaim::Act(actions) => drop(self.run_course(key, Course::of_reclaim(actions))),
@@ -355,7 +355,7 @@ impl Simulation {
         self.take_changes()
     }
 
-    /// Carries out effects in order, until one is refused. Says why it was.
+    /// Carries out effects in order until one is refused. Returns the reason.
     fn carry_out_effects(&mut self, effects: &[Effect]) -> Option<Refusal> {
         let carried = self.carry_out(effects);
         for (key, when) in carried.again {

@@ -1,4 +1,4 @@
-//! The claims of a StatefulSet: made before the pod that uses them, and kept when it goes unless the user says
+//! The claims of a StatefulSet: created before the pod that uses them, and kept when it is deleted unless the user says
 //! otherwise.
 
 use crate::field;
@@ -26,8 +26,8 @@ impl<'a> Claims<'a> {
         self.view.get("PersistentVolumeClaim", field::namespace(self.set), name)
     }
 
-    /// Creates the claims of a pod that are not there. False if one of them is on its way out: the pod must wait
-    /// for its successor.
+    /// Creates the missing claims of a pod. Returns false if one of them is being deleted: the pod must wait for its
+    /// successor.
     pub(super) fn create_missing(&self, ordinal: i64, step: &mut Step) -> bool {
         let is_leaving = |template: &Value| self.get(&self.name(template, ordinal)).is_some_and(field::is_deleting);
         if self.templates().iter().any(is_leaving) {
@@ -70,7 +70,7 @@ impl<'a> Claims<'a> {
         claim
     }
 
-    /// Gives a pod the volumes of its claims, in place of any of the same name.
+    /// Adds the volumes of its claims to a pod, replacing any with the same names.
     pub(super) fn mount(&self, pod: &mut Value, ordinal: i64) {
         let templates = self.templates();
         let is_template = |volume: &&Value| templates.iter().any(|template| field::name(template) == volume["name"]);
@@ -91,8 +91,8 @@ impl<'a> Claims<'a> {
         self.set["spec"]["persistentVolumeClaimRetentionPolicy"][when] == "Delete"
     }
 
-    /// Makes the claims go with what the user wants them to go with: the set (`whenDeleted`), or the pod that goes
-    /// because there are fewer replicas (`whenScaled`).
+    /// Makes claims be deleted as configured: with the set (`whenDeleted`), or with a pod removed by scaling down
+    /// (`whenScaled`).
     pub(super) fn retain_as_told(&self, condemned: impl Iterator<Item = (i64, &'a Value)>, step: &mut Step) {
         let condemned: Vec<_> = condemned.collect();
         if condemned.is_empty() && !self.may_have_to_go() {
@@ -122,23 +122,23 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Whether claims may have to be told with what to go: if some are to go, or if that has just been changed.
+    /// Whether claims may need another owner: if some should be deleted, or the policy has just changed.
     fn may_have_to_go(&self) -> bool {
         let number = |path: &str| field::number(self.set, path);
         let is_new = number("/metadata/generation") != number("/status/observedGeneration");
         is_new || self.are_to_go()
     }
 
-    /// Whether the user wants claims to go.
+    /// Whether the user wants claims to be deleted.
     pub(super) fn are_to_go(&self) -> bool {
         self.is_deleted_with("whenDeleted") || self.is_deleted_with("whenScaled")
     }
 
-    /// The ordinals whose claims are looked at: those of replicas and of pods that are to go.
+    /// The ordinals whose claims are processed: those of replicas and of condemned pods.
     fn ordinals(&self, condemned: &[(i64, &Value)]) -> Vec<i64> {
         let start = field::count(self.set, "/spec/ordinals/start").unwrap_or(0);
         let replicas = field::count(self.set, "/spec/replicas").unwrap_or(1);
-        // Replicas that have never been started have no claims either.
+        // Replicas that were never started have no claims either.
         let started = (start..start + replicas).take_while(|ordinal| {
             let templates = self.templates();
             templates
@@ -148,7 +148,7 @@ impl<'a> Claims<'a> {
         started.chain(condemned.iter().map(|(ordinal, _)| *ordinal)).collect()
     }
 
-    /// Sets which of the set and its pods owns a claim, and leaves other owners alone.
+    /// Sets whether the set or its pod owns a claim, and leaves other owners alone.
     fn own(&self, claim: &Value, owner: Option<&Value>) -> Option<Effect> {
         let set = field::name(self.set);
         let is_ours = |reference: &&Value| {

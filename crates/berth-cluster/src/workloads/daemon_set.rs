@@ -1,8 +1,8 @@
-//! DaemonSet: one pod on every node that it is for.
+//! DaemonSet: one pod on every eligible node.
 //!
-//! A pod is made for one node, and says so by a node affinity on the node's name; the scheduler puts it there, when there
-//! is room. A node is meant if its labels match the template's selectors and the template tolerates its taints. Pods that
-//! have ended or are of an older template are deleted first and made anew when they are gone: a node never has two.
+//! A pod is created for one node, with a node affinity on the node's name; the scheduler binds it there when there is
+//! room. A node is eligible if its labels match the template's selectors and the template tolerates its taints. Pods that
+//! have ended or have an older template are deleted first and recreated once they are gone: a node never has two.
 
 use super::BURST;
 use super::pods::{self, Availability};
@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const SOURCE: &str = "daemonset-controller";
-/// How long a pod that failed stays, so that one that fails at once does not come back at once.
+/// How long a failed pod is kept, so that one that fails at once is not recreated at once.
 const FAILED_SECONDS: i64 = 10;
-/// Where the affinity of a pod to its node stands.
+/// The path of the affinity of a pod to its node.
 const REQUIRED: [&str; 4] = [
     "spec",
     "affinity",
@@ -32,7 +32,7 @@ const REQUIRED: [&str; 4] = [
     "requiredDuringSchedulingIgnoredDuringExecution",
 ];
 
-/// Taints with which the pods of every DaemonSet can live: they have to do with nodes in trouble.
+/// Taints that the pods of every DaemonSet tolerate: they mark nodes in trouble.
 const TOLERATED: [(&str, &str); 6] = [
     (TAINT_NOT_READY, "NoExecute"),
     (TAINT_UNREACHABLE, "NoExecute"),
@@ -41,15 +41,15 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// One more, for pods on the network of their node.
+/// Another one, for pods on the host network.
 const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 
-/// Whether a DaemonSet is for a node.
+/// Whether a node is eligible for a DaemonSet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meant {
     /// A pod should run there.
     Yes,
-    /// One that runs there may stay.
+    /// A pod that runs there may stay.
     Stays,
     No,
 }
@@ -58,12 +58,12 @@ struct Look<'a> {
     view: &'a dyn View,
     set: &'a Value,
     now: Timestamp,
-    /// Its pods by the node that they are for, the one that stays first.
+    /// Its pods by their node, the one to keep first.
     pods: BTreeMap<&'a str, Vec<&'a Value>>,
     tolerations: Vec<Value>,
     min_ready_seconds: i64,
     revisions: Revisions<'a>,
-    /// The label of pods of the present template.
+    /// The label of pods of the current template.
     hash: String,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, n
     step
 }
 
-/// The node that a pod is on or meant for.
+/// The node that a pod is bound to or meant for.
 fn node_of(pod: &Value) -> &str {
     let bound = field::text(pod, "/spec/nodeName");
     if !bound.is_empty() {
@@ -117,7 +117,7 @@ impl<'a> Look<'a> {
             by_node.entry(node_of(pod)).or_default().push(pod);
         }
         for pods in by_node.values_mut() {
-            // Whoever is on the node already stays, then whoever was first.
+            // A pod already on the node is kept first, then the oldest one.
             pods.sort_by_key(|pod| {
                 let created = field::text(pod, "/metadata/creationTimestamp");
                 let is_bound = !field::text(pod, "/spec/nodeName").is_empty();
@@ -176,8 +176,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Makes the pod of a node if it is missing, and deletes those that should not be there. Gives how many more pods may
-    /// be made or deleted.
+    /// Creates the pod of a node if it is missing, and deletes those that should not be there. Returns how many more pods
+    /// may be created or deleted.
     fn look_after(
         &self,
         node: &Value,
@@ -244,7 +244,7 @@ impl<'a> Look<'a> {
         let label = ["metadata", "labels", names::CONTROLLER_REVISION_HASH];
         field::set(&mut pod, &label, json!(self.hash));
         field::set(&mut pod, &["spec", "tolerations"], json!(self.tolerations));
-        // The template's own terms have been asked already; the name of the node is all that is left to say.
+        // The template's own terms have already been checked; only the node's name remains.
         let named = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         field::set(
             &mut pod,
@@ -264,7 +264,7 @@ impl<'a> Look<'a> {
         pods::is_available(pod, self.min_ready_seconds, self.now)
     }
 
-    /// Deletes pods of an older template, as many as may be away at once. Those that serve nobody go at once.
+    /// Deletes pods of an older template, as many as may be unavailable at once. Unavailable ones are deleted at once.
     fn update(&self, count: &Count<'_>, step: &mut Step) {
         if field::text(self.set, "/spec/updateStrategy/type") == "OnDelete" {
             return;
@@ -286,7 +286,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The hash of the present template, if the status tells that all pods are of it: a dump of a cluster mostly comes without
+/// The hash of the current template, if the status shows that all pods have it: a dump of a cluster usually has no
 /// revisions.
 fn told<'p>(set: &Value, mut pods: impl Iterator<Item = &'p &'p Value>) -> Option<String> {
     let number = |path: &str| field::number(set, path);
@@ -297,7 +297,7 @@ fn told<'p>(set: &Value, mut pods: impl Iterator<Item = &'p &'p Value>) -> Optio
     (!hash.is_empty()).then(|| format!("{}-{hash}", field::name(set)))
 }
 
-/// How many nodes are how far.
+/// Number of nodes by state.
 #[derive(Default)]
 struct Count<'a> {
     desired: i64,

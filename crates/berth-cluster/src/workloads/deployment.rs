@@ -1,4 +1,4 @@
-//! Deployment: one ReplicaSet for each template it has had, of which the latest should have all the pods.
+//! Deployment: one ReplicaSet for each template it has had, the latest of which should have all the pods.
 
 use super::pods;
 use super::replica_set;
@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 
 const SOURCE: &str = "deployment-controller";
 
-/// A ReplicaSet of the Deployment with what its pods do.
+/// A ReplicaSet of the Deployment with the state of its pods.
 struct Owned<'a> {
     set: &'a Value,
     share: Share,
@@ -29,7 +29,7 @@ pub(super) fn reconcile(view: &dyn View, deployment: &Value, now: Timestamp) -> 
     let current = owned.iter().position(|owned| is_of_template(owned.set, template));
     let is_paused = field::flag(deployment, "/spec/paused");
     if current.is_none() && !is_paused && is_name_taken(view, deployment) {
-        // The name belongs to another template: the next hash counts one collision more.
+        // The name belongs to another template: the next hash has a higher collision count.
         let mut status = Status::of(deployment, now);
         status.set("collisionCount", collisions(deployment) + 1);
         step.effects.extend(status.effect());
@@ -100,14 +100,14 @@ fn revision_of(object: &Value) -> i64 {
         .unwrap_or(0)
 }
 
-/// Whether a ReplicaSet was made from a template: they differ in the label that the Deployment added.
+/// Whether a ReplicaSet has a template: they differ in the label that the Deployment added.
 fn is_of_template(set: &Value, template: &Value) -> bool {
     let mut found = set["spec"]["template"].clone();
     field::unset(&mut found, &["metadata", "labels", names::POD_TEMPLATE_HASH]);
     let mut wanted = template.clone();
     field::unset(&mut wanted, &["metadata", "labels", names::POD_TEMPLATE_HASH]);
     for template in [&mut found, &mut wanted] {
-        // An API server may write the time that a template does not have.
+        // An API server may write an empty creation time in a template.
         field::unset(template, &["metadata", "creationTimestamp"]);
     }
     found == wanted
@@ -187,7 +187,7 @@ fn resize(deployment: &Value, owned: &Owned<'_>, wanted: i64, step: &mut Step) {
     );
 }
 
-/// A template that comes back is the latest again, and the Deployment says which one that is.
+/// A template that is used again becomes the latest revision, and the Deployment records which one it is.
 fn renumber(deployment: &Value, owned: &[Owned<'_>], current: usize, step: &mut Step) {
     let known = revision_of(owned[current].set);
     let is_latest = known > 0 && owned.iter().all(|owned| revision_of(owned.set) <= known);
@@ -206,7 +206,7 @@ fn mark_revision(deployment: &Value, revision: &str, step: &mut Step) {
     }
 }
 
-/// Deletes the oldest ReplicaSets without pods, beyond those that are kept to go back to.
+/// Deletes the oldest ReplicaSets without pods, beyond the revision history limit.
 fn forget_old_sets(deployment: &Value, owned: &[Owned<'_>], current: usize, step: &mut Step) {
     let kept = field::count(deployment, "/spec/revisionHistoryLimit").unwrap_or(10);
     let old = owned

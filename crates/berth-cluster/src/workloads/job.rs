@@ -1,7 +1,7 @@
 //! Job: pods that run until enough of them have succeeded.
 //!
-//! Results are counted from the pods that are there and never fall below what the status says already, so that a
-//! finished pod may be deleted without its work being done twice.
+//! Results are counted from the existing pods and never fall below the current status, so that a finished pod may be
+//! deleted without its work being repeated.
 
 use super::BURST;
 use super::pods;
@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SOURCE: &str = "job-controller";
-/// The pause after a pod has failed.
+/// The delay after a pod has failed.
 const PAUSE: Backoff = Backoff {
     initial: Duration::from_secs(10),
     max: Duration::from_secs(600),
 };
 
-/// What one look at a Job finds.
+/// The observed state of a Job.
 struct Look<'a> {
     view: &'a dyn View,
     job: &'a Value,
@@ -52,7 +52,7 @@ enum End {
 pub(super) fn reconcile(view: &dyn View, job: &Value, suffixes: &mut Suffixes, now: Timestamp) -> Step {
     let mut step = Step::default();
     if status::holds(job, "Complete") || status::holds(job, "Failed") {
-        // What was too much for one step when it ended.
+        // Deletions that were too many for one step when it ended.
         let look = Look::at(view, job, now);
         look.stop(look.active.len(), &mut step);
         expire(job, now, &mut step);
@@ -79,7 +79,7 @@ pub(super) fn reconcile(view: &dyn View, job: &Value, suffixes: &mut Suffixes, n
     step
 }
 
-/// Deletes a Job that has ended, when the user said how long to keep it.
+/// Deletes a finished Job after its TTL.
 fn expire(job: &Value, now: Timestamp, step: &mut Step) {
     let ended = ["Complete", "Failed"].iter().filter(|name| status::holds(job, name));
     let ended = ended
@@ -187,7 +187,7 @@ impl<'a> Look<'a> {
         if running > wanted {
             return self.stop(usize::try_from(running - wanted).unwrap_or(0), step);
         }
-        // A pod on its way out still holds its place, so that no two do the same work.
+        // A terminating pod still counts, so that no two do the same work.
         let missing = usize::try_from(wanted - running - self.leaving).unwrap_or(0).min(BURST);
         if missing == 0 {
             return;
@@ -248,7 +248,7 @@ impl<'a> Look<'a> {
     }
 
     fn stop(&self, count: usize, step: &mut Step) {
-        // Those that have done least go first.
+        // Those with the least progress are deleted first.
         let mut ranked = self.active.clone();
         ranked.sort_by_key(|pod| {
             (
@@ -327,7 +327,7 @@ fn index_of(pod: &Value) -> Option<i64> {
     field::annotation(pod, names::JOB_COMPLETION_INDEX)?.parse().ok()
 }
 
-/// When the last container of a pod ended; when the pod was made if nobody says.
+/// When the last container of a pod ended; if unknown, when the pod was created.
 fn ended_at(pod: &Value) -> Option<Timestamp> {
     let containers = field::items(pod, "/status/containerStatuses").iter();
     let ended = containers
@@ -336,7 +336,7 @@ fn ended_at(pod: &Value) -> Option<Timestamp> {
     ended.or_else(|| field::time(pod, "/metadata/creationTimestamp"))
 }
 
-/// Indexes as Jobs write them: `0-2,5`.
+/// Indexes in the format of Jobs: `0-2,5`.
 fn ranges(indexes: &BTreeSet<i64>) -> String {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     for index in indexes {
@@ -353,7 +353,7 @@ fn ranges(indexes: &BTreeSet<i64>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The indexes of a text that [`ranges`] wrote. A Job has at most 100,000 of them, as Kubernetes demands.
+/// Parses the format of [`ranges`]. A Job has at most 100,000 indexes, as Kubernetes requires.
 fn indexes(text: &str) -> BTreeSet<i64> {
     let parts = text.split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

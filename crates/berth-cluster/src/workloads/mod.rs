@@ -1,8 +1,8 @@
-//! The workload controllers that people's manifests need: StatefulSet, DaemonSet, ReplicaSet, ReplicationController,
-//! Deployment and Job. Of a CronJob they say that nothing runs it.
+//! The workload controllers that common manifests need: StatefulSet, DaemonSet, ReplicaSet, ReplicationController,
+//! Deployment and Job. For a CronJob they report that nothing runs it.
 //!
-//! Each controller looks at one workload and what it owns and says what is missing or too much. A workload that is
-//! being deleted is left alone: its children go through their owner references. Children are those that name the
+//! Each controller reads one workload and what it owns, and returns what is missing or surplus. A workload that is
+//! being deleted is left alone: its children are deleted through their owner references. Children are those with the
 //! workload as their controller; pods that merely match its selector are not adopted.
 
 mod claims;
@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use recreated::Recreated;
 use serde_json::Value;
 
-/// The kinds that are looked after, owners before what they own.
+/// The supported kinds, owners before what they own.
 pub const KINDS: [&str; 7] = [
     "Deployment",
     "ReplicaSet",
@@ -40,11 +40,11 @@ pub const KINDS: [&str; 7] = [
     "CronJob",
 ];
 
-/// The most pods that one step creates or deletes for one workload, as in Kubernetes. The change of the last one
-/// brings the workload back for more.
+/// Maximum number of pods that one step creates or deletes for one workload, as in Kubernetes. The change of the last
+/// one triggers the workload again.
 const BURST: usize = 500;
 
-/// The workload controllers. All that they remember is which names they have given away, and which pods failed.
+/// The workload controllers. They remember only the names they have used, and which pods failed.
 #[derive(Clone, Debug)]
 pub struct Workloads {
     suffixes: Suffixes,
@@ -52,7 +52,7 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// Controllers whose generated names follow from the seed.
+    /// Controllers whose generated names are derived from the seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Workloads {
         }
     }
 
-    /// Looks after one workload: see [`concerned`] for when. One that is gone needs nothing.
+    /// Reconciles one workload: see [`concerned`] for when. A deleted one needs nothing.
     pub fn reconcile(&mut self, view: &dyn View, workload: &ObjectKey, now: Timestamp) -> Step {
         match view.get(&workload.kind, &workload.namespace, &workload.name) {
             Some(found) => self.look_after(view, found, now),
@@ -89,7 +89,7 @@ impl Workloads {
     }
 }
 
-/// Says that nothing looks after a workload, so that nobody waits for its pods.
+/// Reports that no controller runs a workload, so that no one waits for its pods.
 fn not_run(workload: &Value) -> Step {
     let message = "nothing here runs CronJobs: create a Job from it, as `kubectl create job --from` does".to_owned();
     let mut step = Step::default();
@@ -97,13 +97,13 @@ fn not_run(workload: &Value) -> Step {
     step
 }
 
-/// Every workload, owners before what they own: what to look after at the start.
+/// Every workload, owners before what they own: what to reconcile at the start.
 #[must_use]
 pub fn all(view: &dyn View) -> Vec<ObjectKey> {
     KINDS.iter().flat_map(|kind| view.of_kind(kind)).map(key_of).collect()
 }
 
-/// The workloads to look after when an object came, changed or went: give its last state in the last case.
+/// The workloads to reconcile when an object was created, changed or deleted (pass its last state).
 #[must_use]
 pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     let namespace = field::namespace(object);
@@ -123,7 +123,7 @@ pub fn concerned(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
         let above = above.map(|above| key_for(field::text(above, "/kind"), namespace, field::text(above, "/name")));
         keys.extend([Some(owner), above].into_iter().flatten());
     } else if matches!(field::kind(object), "Pod" | "PersistentVolumeClaim") {
-        // A pod or claim that no workload made can stand in the way of a StatefulSet that wants its name.
+        // A pod or claim that no workload created can block a StatefulSet that needs its name.
         keys.extend(stateful_set::wanting(view, object));
     }
     keys.retain(|key| KINDS.contains(&&*key.kind));

@@ -1,4 +1,4 @@
-//! What controllers want to know of a pod, and how a template becomes one.
+//! Pod properties that controllers need, and pods from templates.
 
 use crate::field;
 use crate::status;
@@ -11,7 +11,7 @@ pub fn is_over(pod: &Value) -> bool {
     matches!(field::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether a pod counts for a controller: neither ended nor on its way out.
+/// Whether a pod counts for a controller: neither finished nor being deleted.
 pub(super) fn is_active(pod: &Value) -> bool {
     !is_over(pod) && !field::is_deleting(pod)
 }
@@ -55,17 +55,17 @@ pub(super) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) 
     availability(pod, min_ready_seconds, now) == Availability::Now
 }
 
-/// A selector over the labels of a workload's pods. It reads labels where they stand: a step looks at every pod of
-/// its workload, and interning their labels first would cost more than all the rest.
+/// A label selector for a workload's pods. It reads labels in place: a step checks every pod of its workload, and
+/// interning their labels first would cost more than everything else.
 pub struct Selector(Option<api::LabelSelector>);
 
 impl Selector {
-    /// The selector of a workload. One that cannot be read selects nothing.
+    /// The selector of a workload. An unreadable one selects nothing.
     pub fn of(workload: &Value) -> Self {
         if field::kind(workload) != "ReplicationController" {
             return Self::at(workload, "/spec/selector");
         }
-        // It has plain labels; without any, those of its template.
+        // It has plain labels; if empty, those of its template.
         let labels = field::typed(workload, "/spec/selector");
         let labels = labels.or_else(|| field::typed(workload, "/spec/template/metadata/labels"));
         Self(labels.map(|match_labels| api::LabelSelector {
@@ -100,7 +100,7 @@ impl Selector {
     }
 }
 
-/// A pod made from a template, in the namespace of its owner and managed by it. It has no name yet.
+/// A pod from a template, in the namespace of its owner and controlled by it. It has no name yet.
 pub(super) fn template_pod(owner: &Value, template: &Value) -> Value {
     let mut metadata = Map::new();
     for part in ["labels", "annotations", "finalizers"] {
@@ -116,7 +116,7 @@ pub(super) fn template_pod(owner: &Value, template: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 }
 
-/// Names a pod by its owner and a generated ending.
+/// Names a pod after its owner, with a generated suffix.
 pub(super) fn name_pod(pod: &mut Value, base: &str, name: &str) {
     field::set(pod, &["metadata", "generateName"], json!(base));
     field::set(pod, &["metadata", "name"], json!(name));

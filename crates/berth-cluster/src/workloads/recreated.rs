@@ -1,4 +1,4 @@
-//! How soon a pod that failed is made again: later each time, so that a node that refuses a pod is not stormed.
+//! Backoff for recreating failed pods, so that a node that refuses a pod is not flooded.
 
 use crate::field;
 use crate::objects::View;
@@ -8,12 +8,12 @@ use berth_core::effect::{Effect, ObjectKey};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// Pods that failed and were deleted to be made again: how often in a row, and when last.
+/// Pods that failed and were deleted to be recreated: number of consecutive times, and the last time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recreated(BTreeMap<ObjectKey, (u32, Timestamp)>);
 
 impl Recreated {
-    /// When a pod may be deleted to be made again, if that is later than now.
+    /// When a pod may be deleted to be recreated, if that is later than now.
     pub(super) fn waits_until(&self, pod: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         let (failures, last) = self.0.get(pod)?;
         let delay = SignedDuration::try_from(Backoff::CALL.delay(*failures)).ok()?;
@@ -21,7 +21,7 @@ impl Recreated {
         (until > now).then_some(until)
     }
 
-    /// Takes down which failed pods a step deletes. One that ran for long before it failed begins anew.
+    /// Records which failed pods a step deletes. One that ran for long before it failed starts over.
     pub(super) fn note(&mut self, view: &dyn View, step: &Step, now: Timestamp) {
         for effect in &step.effects {
             let Effect::Delete(delete) = effect else {

@@ -1,4 +1,4 @@
-//! ReplicaSet, and ReplicationController, its older twin: so many pods of one template, no matter which.
+//! ReplicaSet, and its predecessor ReplicationController: a number of interchangeable pods of one template.
 
 use super::BURST;
 use super::pods::{self, Availability};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Who speaks about a set.
+/// The event source of a set.
 fn source(set: &Value) -> &'static str {
     match field::kind(set) {
         "ReplicationController" => "replication-controller",
@@ -45,7 +45,7 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, n
     step
 }
 
-/// The pods that a ReplicaSet manages, ended and leaving ones too.
+/// The pods of a ReplicaSet, including finished and terminating ones.
 pub(super) fn pods_of<'a>(view: &'a dyn View, set: &Value) -> Vec<&'a Value> {
     let selector = pods::Selector::of(set);
     view.dependents(field::uid(set))
@@ -63,8 +63,8 @@ fn create_pod(view: &dyn View, set: &Value, suffixes: &mut Suffixes, step: &mut 
     step.normal(source(set), set, "SuccessfulCreate", format!("Created pod: {name}"));
 }
 
-/// The pods to delete first: those that serve least. The order is that of Kubernetes, except that ready pods that
-/// are not available yet go before available ones whatever their cost, so that a rolling update keeps its promise.
+/// The pods to delete first: the least useful ones. The order is that of Kubernetes, except that ready pods that are
+/// not available yet come before available ones regardless of their cost, so that a rolling update keeps its guarantee.
 fn dispensable<'a>(active: &[&'a Value], count: usize, min_ready_seconds: i64, now: Timestamp) -> Vec<&'a Value> {
     let mut pods_on: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in active {

@@ -1,5 +1,5 @@
-//! The templates that a StatefulSet or DaemonSet has had, kept as ControllerRevisions so that users can go back to one, and
-//! so that pods below the partition of a rolling update can still be made from the older one.
+//! The templates that a StatefulSet or DaemonSet has had, kept as ControllerRevisions so that users can roll back, and so
+//! that pods below the partition of a rolling update can still be created from the older one.
 
 use crate::field;
 use crate::hash;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The revisions of one set.
 pub(super) struct Revisions<'a> {
     set: &'a Value,
-    /// Those that are kept, oldest first.
+    /// The stored ones, oldest first.
     known: Vec<&'a Value>,
     latest: String,
     current: String,
@@ -19,7 +19,7 @@ pub(super) struct Revisions<'a> {
 }
 
 impl<'a> Revisions<'a> {
-    /// The revisions of a set, and the name of the present one as far as its status or its pods tell it.
+    /// The revisions of a set, and the name of the current one as far as its status or its pods show it.
     pub(super) fn of(view: &'a dyn View, set: &'a Value, told: Option<&str>) -> Self {
         let mut known: Vec<_> = view
             .dependents(field::uid(set))
@@ -31,7 +31,7 @@ impl<'a> Revisions<'a> {
         let same = known.iter().rfind(|revision| is_of_template(revision, template));
         let latest = match (same, told) {
             (Some(revision), _) => field::name(revision).to_owned(),
-            // A dump of a cluster mostly comes without revisions, and their names cannot be told from the template.
+            // A dump of a cluster usually has no revisions, and their names cannot be derived from the template.
             (None, Some(told)) if known.is_empty() => told.to_owned(),
             (None, _) => loop {
                 let name = format!("{}-{}", field::name(set), hash::template_hash(template, collisions));
@@ -55,12 +55,12 @@ impl<'a> Revisions<'a> {
         }
     }
 
-    /// The revision that pods should be of.
+    /// The revision that pods should have.
     pub(super) fn latest(&self) -> &str {
         &self.latest
     }
 
-    /// The revision that all pods were of before the update that goes on now.
+    /// The revision that all pods had before the ongoing update.
     pub(super) fn current(&self) -> &str {
         &self.current
     }
@@ -69,12 +69,12 @@ impl<'a> Revisions<'a> {
         self.collisions
     }
 
-    /// How many of the first replicas a rolling update leaves as they are.
+    /// How many of the first replicas a rolling update leaves unchanged.
     pub(super) fn partition(&self) -> i64 {
         field::count(self.set, "/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0)
     }
 
-    /// The revision and template for a pod that has to be made.
+    /// The revision and template for a new pod.
     pub(super) fn for_ordinal(&self, ordinal: i64, start: i64) -> (&str, &'a Value) {
         let keeps_current =
             field::text(self.set, "/spec/updateStrategy/type") != "OnDelete" && ordinal < start + self.partition();
@@ -85,7 +85,7 @@ impl<'a> Revisions<'a> {
         }
     }
 
-    /// Creates the revision of a template that is new, and numbers one that has come back as the latest.
+    /// Creates the revision of a new template, and renumbers one that is used again as the latest.
     pub(super) fn create(&self, step: &mut Step) {
         let next = self
             .known
@@ -119,14 +119,14 @@ impl<'a> Revisions<'a> {
         }
     }
 
-    /// The template with the mark that makes `kubectl rollout undo` replace the whole of it.
+    /// The template with the directive that makes `kubectl rollout undo` replace it as a whole.
     fn template_to_keep(&self) -> Value {
         let mut template = self.set["spec"]["template"].clone();
         field::set(&mut template, &["$patch"], json!("replace"));
         template
     }
 
-    /// Deletes the oldest revisions that no pod is of, beyond those that are kept to go back to.
+    /// Deletes the oldest revisions without pods, beyond the revision history limit.
     pub(super) fn forget_old(&self, pods: impl Iterator<Item = &'a Value>, step: &mut Step) {
         let kept = field::count(self.set, "/spec/revisionHistoryLimit").unwrap_or(10);
         let kept = usize::try_from(kept).unwrap_or(usize::MAX);
@@ -138,7 +138,7 @@ impl<'a> Revisions<'a> {
             .collect();
         let is_idle = |revision: &&&Value| {
             let name = field::name(revision);
-            // Pods of a StatefulSet carry the whole name, those of a DaemonSet its last part.
+            // Pods of a StatefulSet have the whole name as a label, those of a DaemonSet its last part.
             let hash = name.rsplit('-').next().unwrap_or(name);
             name != self.latest && name != self.current && !live.contains(&name) && !live.contains(&hash)
         };
@@ -149,7 +149,7 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// The revision of the present template of a StatefulSet, if its status is about it.
+/// The revision of the current template of a StatefulSet, if its status is up to date.
 pub(super) fn told(set: &Value) -> Option<&str> {
     let told = field::text(set, "/status/updateRevision");
     let observed = field::number(set, "/status/observedGeneration")?;

@@ -1,38 +1,38 @@
-//! The arithmetic of a rolling update: how many pods each ReplicaSet of a Deployment should have next.
+//! The arithmetic of a rolling update: the next number of pods of each ReplicaSet of a Deployment.
 //!
-//! Never more pods than `replicas + maxSurge`, never fewer available ones than `replicas - maxUnavailable`. Both
-//! are kept by counting what is on its way: a ReplicaSet that was told to shrink but still has its pods counts
-//! with all of them against the upper limit, and only with those it may keep against the lower one.
+//! Never more pods than `replicas + maxSurge`, never fewer available ones than `replicas - maxUnavailable`. Both are
+//! guaranteed by counting changes in progress: a ReplicaSet that should shrink but still has its pods counts with all
+//! of them against the upper limit, and only with those it may keep against the lower one.
 
 use crate::field;
 use serde_json::Value;
 
-/// What one ReplicaSet has and should have.
+/// The current and desired state of one ReplicaSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// How many pods it should have.
+    /// Desired number of pods.
     pub(super) wanted: i64,
-    /// How many it has that are neither ended nor leaving.
+    /// Number of pods that are neither finished nor terminating.
     pub(super) active: i64,
-    /// How many of those are available.
+    /// Number of available pods among those.
     pub(super) available: i64,
-    /// How many are on their way out.
+    /// Number of terminating pods.
     pub(super) leaving: i64,
 }
 
 impl Share {
-    /// How many pods it has or will have, whichever is more.
+    /// The current or desired number of pods, whichever is larger.
     fn most(self) -> i64 {
         self.wanted.max(self.active)
     }
 
-    /// How many available pods are left when it has shrunk to what it should have.
+    /// Number of available pods left after it has shrunk to the desired number.
     fn lasting(self) -> i64 {
         self.available.min(self.wanted)
     }
 }
 
-/// What a Deployment allows.
+/// The limits of a Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) replicas: i64,
@@ -59,23 +59,23 @@ impl Limits {
         Self {
             replicas,
             surge,
-            // With neither, an update could never begin.
+            // With neither, an update could never start.
             unavailable: if surge == 0 { unavailable.max(1) } else { unavailable },
         }
     }
 
-    /// The fewest available pods.
+    /// Minimum number of available pods.
     pub(super) fn floor(self) -> i64 {
         (self.replicas - self.unavailable).max(0)
     }
 
-    /// The most pods.
+    /// Maximum number of pods.
     pub(super) fn ceiling(self) -> i64 {
         self.replicas + self.surge
     }
 }
 
-/// A number, or a percentage of the replicas; a quarter if nothing is said.
+/// A number, or a percentage of the replicas; a quarter by default.
 pub(super) fn part_of(limit: Option<&Value>, replicas: i64, round_up: bool) -> i64 {
     let percent = match limit {
         Some(Value::Number(number)) => return number.as_i64().unwrap_or(0).clamp(0, i64::from(i32::MAX)),
@@ -90,7 +90,7 @@ pub(super) fn part_of(limit: Option<&Value>, replicas: i64, round_up: bool) -> i
     }
 }
 
-/// One round of a rolling update to the ReplicaSet at `current`; the others stand oldest first.
+/// One round of a rolling update to the ReplicaSet at `current`; the others are sorted oldest first.
 pub(super) fn roll(shares: &mut [Share], current: usize, limits: Limits) {
     shed(shares, current, limits);
     grow(shares, current, limits);
@@ -109,7 +109,7 @@ pub(super) fn recreate(shares: &mut [Share], current: usize, limits: Limits) {
     }
 }
 
-/// Follows a change of `replicas` while the update is paused: the newest ReplicaSet with pods takes the difference.
+/// Applies a change of `replicas` while the update is paused: the newest ReplicaSet with pods takes the difference.
 pub(super) fn scale(shares: &mut [Share], limits: Limits) {
     let Some(newest) = shares
         .iter()
@@ -123,8 +123,8 @@ pub(super) fn scale(shares: &mut [Share], limits: Limits) {
     newest.wanted = (newest.wanted + limits.replicas - total).max(0);
 }
 
-/// Takes away what is above the upper limit, which happens when the user lowers `replicas` in the middle of an
-/// update. Pods that are not available go first, so that this never takes one that the lower limit needs.
+/// Removes pods above the upper limit, which happens when the user lowers `replicas` during an update. Unavailable pods
+/// are removed first, so that this never takes one that the lower limit needs.
 fn shed(shares: &mut [Share], current: usize, limits: Limits) {
     shares[current].wanted = shares[current].wanted.min(limits.replicas);
     let mut excess = shares.iter().map(|share| share.wanted).sum::<i64>() - limits.ceiling();
@@ -146,8 +146,7 @@ fn grow(shares: &mut [Share], current: usize, limits: Limits) {
     shares[current].wanted += missing.min(room).max(0);
 }
 
-/// Takes old pods away: first those that are not available, as they serve nobody, then as many available ones as
-/// the lower limit spares.
+/// Removes old pods: first the unavailable ones, then as many available ones as the lower limit allows.
 fn shrink_old(shares: &mut [Share], current: usize, limits: Limits) {
     let latest = shares[current];
     let total: i64 = shares.iter().map(|share| share.wanted).sum();
@@ -164,7 +163,7 @@ fn shrink_old(shares: &mut [Share], current: usize, limits: Limits) {
     let mut spare = lasting - limits.floor();
     for at in (0..shares.len()).filter(old) {
         let share = &mut shares[at];
-        // Of those that are left, the unavailable ones would go first and give nothing.
+        // Of the remaining ones, unavailable pods would be removed first without any gain.
         let unavailable = share.wanted - share.lasting();
         let taken = if unavailable > 0 {
             0

@@ -1,4 +1,4 @@
-//! StatefulSet: pods with names and claims of their own, started in order and stopped in reverse.
+//! StatefulSet: pods with their own names and claims, started in order and stopped in reverse.
 //!
 //! ```text
 //!   ordinals   start ........ start+replicas ........ highest pod
@@ -6,7 +6,8 @@
 //!              │ is created, the rest waits    │ is deleted, the rest waits
 //! ```
 //!
-//! With `podManagementPolicy: Parallel` nobody waits, except for a rolling update, which is always one by one.
+//! With `podManagementPolicy: Parallel` pods do not wait for each other, except in a rolling update, which is always
+//! one by one.
 
 use super::BURST;
 use super::claims::Claims;
@@ -25,13 +26,13 @@ use std::collections::BTreeMap;
 
 const SOURCE: &str = "statefulset-controller";
 
-/// What one look at a StatefulSet finds.
+/// The observed state of a StatefulSet.
 struct Look<'a> {
     view: &'a dyn View,
     set: &'a Value,
     recreated: &'a Recreated,
     now: Timestamp,
-    /// Its pods by ordinal, condemned ones too.
+    /// Its pods by ordinal, including condemned ones.
     pods: BTreeMap<i64, &'a Value>,
     /// From when on each of them is available.
     available: BTreeMap<i64, Availability>,
@@ -46,7 +47,7 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, recreated: &Recreated, now
     let look = Look::at(view, set, recreated, now);
     let mut step = Step::default();
     look.revisions.create(&mut step);
-    // Before any pod goes, so that claims that are to go with it know it.
+    // Before any pod is deleted, so that its claims get it as an owner.
     look.claims
         .retain_as_told(look.condemned().map(|(ordinal, pod)| (*ordinal, *pod)), &mut step);
     let is_settled = look.start_missing(&mut step);
@@ -62,8 +63,8 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, recreated: &Recreated, now
 }
 
 /// The StatefulSets that need the name of an object for a pod or a claim. Such a name ends with the name of the set and
-/// a number, so a few look-ups find them among any number of sets. A claim that is there and stays is as a set wants it,
-/// whatever else becomes of it, unless the set wants claims to go.
+/// a number, so a few lookups find them among any number of sets. An existing claim that is not being deleted suits a
+/// set in any state, unless the set wants claims to be deleted.
 pub(super) fn wanting(view: &dyn View, object: &Value) -> Vec<ObjectKey> {
     let Some((base, _)) = field::name(object).rsplit_once('-') else {
         return Vec::new();
@@ -137,7 +138,7 @@ impl<'a> Look<'a> {
         self.start + self.replicas
     }
 
-    /// The pods that should not be there, lowest ordinal first.
+    /// The surplus pods, lowest ordinal first.
     fn condemned(&self) -> impl DoubleEndedIterator<Item = (&i64, &&'a Value)> {
         let (start, end) = (self.start, self.end());
         self.pods
@@ -149,8 +150,8 @@ impl<'a> Look<'a> {
         !field::is_deleting(pod) && pods::is_ready(pod)
     }
 
-    /// Creates what is missing and replaces what has ended. True if every replica is there and, where order
-    /// counts, available.
+    /// Creates missing pods and replaces finished ones. Returns true if every replica exists and, if order matters, is
+    /// available.
     fn start_missing(&self, step: &mut Step) -> bool {
         let mut is_settled = true;
         let mut created = 0;
@@ -170,7 +171,7 @@ impl<'a> Look<'a> {
         is_settled
     }
 
-    /// Looks after a pod that should be there. True if the next one need not wait for it.
+    /// Manages a pod that should exist. Returns true if the next one need not wait for it.
     fn keep_pod(&self, ordinal: i64, pod: &Value, step: &mut Step) -> bool {
         if field::is_deleting(pod) {
             return false;
@@ -206,7 +207,7 @@ impl<'a> Look<'a> {
     fn create_pod(&self, ordinal: i64, step: &mut Step) {
         let (namespace, set) = (field::namespace(self.set), field::name(self.set));
         let name = format!("{set}-{ordinal}");
-        // Somebody else's pod of that name must go first; its going brings us back.
+        // A foreign pod with that name must be deleted first; its deletion triggers this again.
         if self.view.get("Pod", namespace, &name).is_some() || !self.claims.create_missing(ordinal, step) {
             return;
         }
@@ -242,7 +243,7 @@ impl<'a> Look<'a> {
         step.normal(SOURCE, self.set, "SuccessfulDelete", message);
     }
 
-    /// Deletes what is too much, highest ordinal first. True if there is nothing.
+    /// Deletes surplus pods, highest ordinal first. Returns true if there are none.
     fn stop_condemned(&self, step: &mut Step) -> bool {
         if self.condemned().next().is_none() {
             return true;
@@ -254,8 +255,8 @@ impl<'a> Look<'a> {
             .map(|(ordinal, _)| *ordinal);
         for (ordinal, pod) in self.condemned().rev().take(BURST) {
             let is_leaving = field::is_deleting(pod);
-            // A pod that is about to become ready may still need the ones before it; the first of the unhealthy
-            // ones has nobody to wait for.
+            // A pod that is about to become ready may still need the ones before it; the first unhealthy one need not
+            // wait.
             let waits = !self.is_healthy(pod) && first_unhealthy != Some(*ordinal);
             if !(is_leaving || self.is_ordered && waits) {
                 self.delete_pod(pod, step);
@@ -267,7 +268,7 @@ impl<'a> Look<'a> {
         false
     }
 
-    /// Replaces the last pod of an older template, one at a time and each only when those after it are healthy.
+    /// Replaces the last pod of an older template, one at a time and only while those after it are healthy.
     fn update_pods(&self, step: &mut Step) {
         if field::text(self.set, "/spec/updateStrategy/type") == "OnDelete" {
             return;
@@ -298,14 +299,14 @@ impl<'a> Look<'a> {
                     step.wake_at(then);
                     counts.ready += 1;
                 }
-                // One that is leaving is not available, but may be ready.
+                // A terminating pod is not available, but may be ready.
                 Availability::Never => counts.ready += i64::from(pods::is_ready(pod)),
             }
             let revision = field::label(pod, names::CONTROLLER_REVISION_HASH);
             counts.current += i64::from(!field::is_deleting(pod) && revision == current);
             counts.updated += i64::from(!field::is_deleting(pod) && revision == latest);
         }
-        // The update is over when every replica is of the latest template and ready.
+        // The update is complete when every replica has the latest template and is ready.
         let is_updated = [counts.all, counts.ready, counts.updated] == [self.replicas; 3];
         let (current, of_current) = match is_updated {
             true => (latest, counts.updated),
@@ -325,7 +326,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// How many pods are how far.
+/// Number of pods by state.
 #[derive(Default)]
 struct Counts {
     all: i64,

@@ -1,4 +1,4 @@
-//! Clusters in which not all pods find a place, from a seed.
+//! Random clusters in which not all pods can be scheduled, from a seed.
 
 use crate::limit::{Disks, Wants};
 use berth_core::names::{HOSTNAME, ZONE};
@@ -6,7 +6,7 @@ use berth_testing::{Manifest, claim, local_class, node, pod, volume};
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// Chance from a seed.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -44,8 +44,8 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Nodes with one to six local volumes each, and pods with one to three claims. Some pods name a zone, some keep away from their
-    /// likes.
+    /// Nodes with one to six local volumes each, and pods with one to three claims. Some pods require a zone, some have
+    /// anti-affinity.
     pub(crate) fn new(seed: u64, nodes: Range<usize>, pods: Range<usize>) -> Self {
         let mut random = Random::new(seed);
         let nodes: Vec<Disks> = (0..random.between(nodes))
@@ -57,7 +57,7 @@ impl Crowd {
             })
             .collect();
         let volumes: usize = nodes.iter().map(|node| node.sizes.len()).sum();
-        // Twice as many claims as volumes are a crowd; more are a queue.
+        // Up to twice as many claims as volumes compete; more would only queue.
         let pods = random.between(pods).min(volumes.max(3));
         let pods = (0..pods).map(|_| {
             let claims = (0..random.between(1..4)).map(|_| random.one_of(&CLAIM_SIZES)).collect();
@@ -112,13 +112,13 @@ fn pod_with_claims(name: &str, wants: &Wants) -> Vec<Value> {
     objects
 }
 
-/// Nodes and the pods that ask for 90 to 105 percent of their processors and memory, of four priorities.
+/// Nodes and pods that request 90 to 105 percent of their CPU and memory, with four priorities.
 pub(crate) struct FullNodes {
     nodes: usize,
     pods: Vec<Asks>,
 }
 
-/// What a pod asks for.
+/// What a pod requests.
 struct Asks {
     cpu_milli: usize,
     memory_mi: usize,
@@ -168,15 +168,15 @@ impl FullNodes {
                 .requests("cpu", format!("{}m", asks.cpu_milli))
                 .requests("memory", format!("{}Mi", asks.memory_mi))
                 .priority(asks.priority)
-                // Whoever could evict others has room made in the end, one by one or not.
+                // Pods that can preempt others get room in the end, one by one or not.
                 .with("/spec/preemptionPolicy", "Never")
         };
         let pods = self.pods.iter().enumerate().map(pod);
         (0..self.nodes).map(node).chain(pods).collect()
     }
 
-    /// Whether no more pods of the highest priority fit than were placed, then no more of the two highest, and so on: what they ask for of one
-    /// resource must fit into what all nodes have of it.
+    /// Whether no more pods of the highest priority could be scheduled, then no more of the two highest, and so on: their total request of one
+    /// resource must fit into the total of all nodes.
     pub(crate) fn is_optimal(&self, by_priority: &[usize]) -> bool {
         let mut placed = 0;
         by_priority.iter().zip([3, 2, 1, 0]).all(|(count, priority)| {

@@ -1,5 +1,5 @@
-//! How many pods can be placed at most: by trying everything that could be better than what was found, or else by the linear program in which
-//! pods can be split among nodes.
+//! The maximum number of pods that can be scheduled: by trying everything that could be better than the result, or else by the linear program
+//! in which pods can be split among nodes.
 
 /// A node's volumes and its zone.
 #[derive(Clone, Debug, Default)]
@@ -8,7 +8,7 @@ pub(crate) struct Disks {
     pub(crate) zone: usize,
 }
 
-/// A pod's claims, the zone that it must be in, and the group whose other members it keeps away from.
+/// A pod's claims, its required zone, and its anti-affinity group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wants {
     pub(crate) claims: Vec<u32>,
@@ -16,7 +16,7 @@ pub(crate) struct Wants {
     pub(crate) group: Option<usize>,
 }
 
-/// A search that takes longer ends with what can be placed if pods can be split, which is no less.
+/// A longer search ends with the bound for pods that can be split, which is no less.
 const MOST_STEPS: usize = 300_000;
 
 struct Search<'a> {
@@ -24,15 +24,15 @@ struct Search<'a> {
     pods: &'a [Wants],
     /// By node: the pods there.
     on_node: Vec<Vec<usize>>,
-    /// Sizes of claims, and how many more claims of at least that size the volumes hold.
+    /// Sizes of claims, and how many more claims of at least that size the volumes can hold.
     room: Vec<(u32, usize)>,
     best: usize,
     steps: usize,
 }
 
-/// The most pods that can be placed, given that so many can.
+/// The maximum number of pods that can be scheduled, given that this many can.
 pub(crate) fn limit(nodes: &[Disks], pods: &[Wants], found: usize) -> usize {
-    // Those that ask for the most come first: the others are easy to bound.
+    // Those that request the most come first: the others are easy to bound.
     let mut pods = pods.to_vec();
     pods.sort_by_key(|pod| std::cmp::Reverse((pod.claims.len(), pod.claims.iter().copied().max())));
     let mut sizes: Vec<u32> = pods.iter().flat_map(|pod| pod.claims.iter().copied()).collect();
@@ -58,7 +58,8 @@ pub(crate) fn limit(nodes: &[Disks], pods: &[Wants], found: usize) -> usize {
     }
 }
 
-/// How many pods can be placed if they can be split among nodes. On a node, the claims from a size on need as many volumes.
+/// Number of pods that can be scheduled if they can be split among nodes. On a node, the claims from a size on need as
+/// many volumes.
 fn split(nodes: &[Disks], pods: &[Wants]) -> usize {
     let pairs: Vec<(usize, usize)> = (0..nodes.len())
         .flat_map(|node| (0..pods.len()).map(move |pod| (node, pod)))
@@ -93,11 +94,11 @@ fn split(nodes: &[Disks], pods: &[Wants]) -> usize {
     (maximum(rows, pairs.len()) + 1e-6).floor() as usize
 }
 
-/// The largest sum of variables that are not negative, under rows of factors and what their sum may be at most: by the simplex method.
+/// The largest sum of non-negative variables under rows of factors with upper bounds, by the simplex method.
 fn maximum(mut rows: Vec<Vec<f64>>, variables: usize) -> f64 {
     let mut gain: Vec<f64> = vec![1.0; variables + 1];
     gain[variables] = 0.0;
-    // Only the columns of variables that are 0 are kept: one that enters takes the column of the one that leaves.
+    // Only the columns of variables that are 0 are kept: an entering variable takes the column of the leaving one.
     loop {
         let entering = (0..variables)
             .max_by(|a, b| gain[*a].total_cmp(&gain[*b]))
@@ -126,7 +127,7 @@ fn maximum(mut rows: Vec<Vec<f64>>, variables: usize) -> f64 {
     }
 }
 
-/// Whether volumes can serve claims, all at once.
+/// Whether volumes can serve all claims at once.
 fn takes_all(volumes: &[u32], mut claims: Vec<u32>) -> bool {
     let mut volumes = volumes.to_vec();
     claims.sort_unstable_by(|a, b| b.cmp(a));
@@ -135,7 +136,7 @@ fn takes_all(volumes: &[u32], mut claims: Vec<u32>) -> bool {
 }
 
 impl Search<'_> {
-    /// No more of the pods from `next` on can be placed.
+    /// No more of the pods from `next` on can be scheduled.
     fn bound(&self, next: usize) -> usize {
         let of_size = |(least, room): &(u32, usize)| {
             let count = |pod: &Wants| pod.claims.iter().filter(|size| *size >= least).count();
@@ -161,7 +162,7 @@ impl Search<'_> {
         }
         let mut tried: Vec<(&Disks, Vec<usize>)> = Vec::new();
         for node in 0..self.nodes.len() {
-            // Nodes that are alike need not be tried twice.
+            // Equivalent nodes need not be tried twice.
             let like = (&self.nodes[node], self.on_node[node].clone());
             let is_new = tried.iter().all(|(disks, pods)| {
                 (&disks.sizes, disks.zone, pods) != (&like.0.sizes, like.0.zone, &like.1) || !pods.is_empty()

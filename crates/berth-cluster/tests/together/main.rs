@@ -1,4 +1,4 @@
-//! Pods that wait are looked at together: what comes of crowded clusters, one by one and together, and how much is possible.
+//! Pending pods are considered together: results on crowded clusters, one by one and together, and what is possible.
 
 #![allow(
     clippy::expect_used,
@@ -17,7 +17,8 @@ use std::ops::Range;
 
 const DEFAULT_TRIES: usize = 200;
 
-/// How many clusters are played: more for whoever wants figures, as in `CLUSTERS=40 cargo test --test together -- --nocapture`.
+/// Number of clusters to play; use more for statistics, for example `CLUSTERS=40 cargo test --test together --
+/// --nocapture`.
 fn seeds(usual: u64) -> Range<u64> {
     let wanted = std::env::var("CLUSTERS").ok();
     0..wanted.and_then(|count| count.parse().ok()).unwrap_or(usual)

@@ -1,4 +1,4 @@
-//! Plays a cluster, and counts.
+//! Plays a cluster and counts the results.
 
 use berth_cluster::simulation::{Options, Simulation};
 use berth_core::quantity::Quantity;
@@ -6,14 +6,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// What came of a cluster.
+/// The result for a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Result {
-    /// How many pods have a node, by priority from the highest.
+    /// Number of pods with a node, by priority from the highest.
     pub(crate) by_priority: Vec<usize>,
-    /// What the bound claims asked for, in bytes.
+    /// Total request of the bound claims, in bytes.
     pub(crate) asked: i64,
-    /// What their volumes hold.
+    /// Total size of their volumes.
     pub(crate) taken: i64,
 }
 
@@ -22,7 +22,7 @@ impl Result {
         self.by_priority.iter().sum()
     }
 
-    /// Bytes taken for each byte that is asked for.
+    /// Bytes taken per requested byte.
     pub(crate) fn ratio(&self) -> f64 {
         self.taken as f64 / self.asked.max(1) as f64
     }
@@ -45,7 +45,7 @@ fn bytes(object: &Value, pointer: &str) -> i64 {
     text.parse::<Quantity>().expect("a quantity").value()
 }
 
-/// Plays a cluster until nothing moves.
+/// Plays a cluster until nothing changes.
 pub(crate) fn play(objects: &[Value], tries_per_pod: usize) -> Result {
     let mut options = Options::default();
     options.settings.together.tries_per_pod = tries_per_pod;

@@ -1,4 +1,4 @@
-//! What of a node makes another one like it: the node itself, and the storage that only it reaches.
+//! Copies a node: the node itself, and the storage that only it reaches.
 
 use crate::names::AGENT_MODE;
 use crate::{View, field, key_of};
@@ -7,7 +7,8 @@ use berth_core::names::{HOSTNAME, NO_PROVISIONER};
 use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
 
-/// Another node like this one. Labels that name the node, such as a driver's topology label, name the copy.
+/// A copy of this node. Labels that contain the node's name, such as a driver's topology label, get the name of the
+/// copy.
 #[must_use]
 pub fn node(node: &Value, name: &str) -> Value {
     let mut copy = json!({"metadata": {"labels": node["metadata"]["labels"]}});
@@ -30,7 +31,7 @@ pub fn node(node: &Value, name: &str) -> Value {
     copy
 }
 
-/// The drivers of another node like this one, by the `CSINode` of this one.
+/// The `CSINode` of a copy of this node.
 #[must_use]
 pub fn drivers(node: &Value, csi_node: &Value, name: &str) -> Value {
     let mut drivers = csi_node["spec"]["drivers"].clone();
@@ -38,15 +39,15 @@ pub fn drivers(node: &Value, csi_node: &Value, name: &str) -> Value {
     drivers
 }
 
-/// The storage of a node that no other node reaches: disks, and the room that drivers publish for it alone.
+/// The storage of a node that no other node reaches: disks, and the capacity that drivers publish only for it.
 #[derive(Debug)]
 pub struct Storage<'a> {
     node: &'a str,
-    /// What volumes and pools may call the node.
+    /// The names by which volumes and pools may refer to the node.
     names: [&'a str; 2],
-    /// Volumes that nothing makes on demand and whose affinity names the node alone.
+    /// Statically provisioned volumes whose affinity selects only this node.
     disks: Vec<&'a Value>,
-    /// `CSIStorageCapacity` objects whose topology names the node alone, with the bytes that its volumes take.
+    /// `CSIStorageCapacity` objects whose topology selects only this node, with the bytes that its volumes take.
     pools: Vec<(&'a Value, i64)>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Storage<'a> {
         self.disks.iter().copied().chain(pools).map(key_of)
     }
 
-    /// The disks of another node like this one, all of them free.
+    /// The disks of a copy of this node, all of them free.
     #[must_use]
     pub fn disks_on(&self, node: &str) -> Vec<Value> {
         let disks = self.disks.iter();
@@ -103,7 +104,7 @@ impl<'a> Storage<'a> {
             .collect()
     }
 
-    /// What a driver would publish for another node like this one, on which it has made no volume yet.
+    /// What a driver would publish for a copy of this node, on which it has not created a volume yet.
     #[must_use]
     pub fn pools_on(&self, node: &str) -> Vec<Value> {
         let pools = self.pools.iter();
@@ -119,7 +120,7 @@ impl<'a> Storage<'a> {
                 let capacity = field::bytes(pool, "/capacity");
                 for part in ["capacity", "maximumVolumeSize"] {
                     let published = field::bytes(pool, &format!("/{part}"));
-                    // A limit that is lower than what is left is the driver's own, and does not grow.
+                    // A limit below the remaining space is the driver's own, and does not grow.
                     if let Some(bytes) = published.filter(|_| published >= capacity) {
                         let all = Bytes(bytes.saturating_add(*taken)).to_string();
                         field::set(&mut copy, &[part], json!(all));
@@ -130,7 +131,7 @@ impl<'a> Storage<'a> {
             .collect()
     }
 
-    /// An object of the same kind for another node: its name and its labels.
+    /// A copy of an object for another node, with its name and labels.
     fn copy(&self, object: &Value, node: &str) -> Value {
         let name = field::name(object);
         let name = match name.contains(self.node) {
@@ -150,13 +151,13 @@ impl<'a> Storage<'a> {
     }
 }
 
-/// What objects may call a node: its name, and its host name.
+/// The names by which objects may refer to a node: its name, and its host name.
 fn names_of(node: &Value) -> [&str; 2] {
     let name = field::name(node);
     [name, node["metadata"]["labels"][HOSTNAME].as_str().unwrap_or(name)]
 }
 
-/// Whether a selector over the labels of nodes asks for one node of these names.
+/// Whether a node label selector selects only the node with these names.
 fn is_selected_alone(selector: &Value, names: [&str; 2]) -> bool {
     let is_named = |value: &Value| value.as_str().is_some_and(|value| names.contains(&value));
     let labels = selector["matchLabels"].as_object();
@@ -164,7 +165,7 @@ fn is_selected_alone(selector: &Value, names: [&str; 2]) -> bool {
     by_label || asks_for(field::items(selector, "/matchExpressions").iter(), names)
 }
 
-/// Whether every term of a volume's affinity asks for one node of these names.
+/// Whether every term of a volume's affinity selects only the node with these names.
 fn is_named_alone(volume: &Value, names: [&str; 2]) -> bool {
     let terms = field::items(volume, "/spec/nodeAffinity/required/nodeSelectorTerms");
     let asks = |term: &Value| {
@@ -174,7 +175,7 @@ fn is_named_alone(volume: &Value, names: [&str; 2]) -> bool {
     !terms.is_empty() && terms.iter().all(asks)
 }
 
-/// Whether one of these requirements asks for one node of these names.
+/// Whether one of these requirements selects only the node with these names.
 fn asks_for<'v>(mut requirements: impl Iterator<Item = &'v Value>, names: [&str; 2]) -> bool {
     requirements.any(|requirement| {
         let values = field::items(requirement, "/values");
@@ -183,7 +184,7 @@ fn asks_for<'v>(mut requirements: impl Iterator<Item = &'v Value>, names: [&str;
     })
 }
 
-/// Puts another name in the place of these, wherever one is a whole value.
+/// Replaces these names wherever one is a whole value.
 fn rename(value: &mut Value, names: [&str; 2], node: &str) {
     match value {
         Value::String(text) if names.contains(&text.as_str()) => node.clone_into(text),

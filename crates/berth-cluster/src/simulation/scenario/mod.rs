@@ -1,7 +1,7 @@
-//! A scenario: what is done to a simulated cluster, and when.
+//! A scenario: actions on a simulated cluster, and their times.
 //!
-//! `at` counts from the start of the simulation, and steps stand in the order of time. Between two steps the cluster does
-//! whatever it does. Files are read and checked elsewhere; `perform` turns what they say into effects.
+//! `at` counts from the start of the simulation, and steps are ordered by time. Between two steps the cluster runs on its
+//! own. Files are read and validated elsewhere; `perform` converts actions to effects.
 
 pub mod copy;
 mod perform;
@@ -15,57 +15,57 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is done to a cluster, and when.
+/// Actions on a cluster, and their times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The file it was read from.
     pub file: Arc<str>,
-    /// Its steps, in the order of time.
+    /// Its steps, ordered by time.
     pub steps: Vec<Step>,
 }
 
-/// What is done at one moment.
+/// The actions at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// When, from the start.
+    /// The time from the start.
     pub at: SignedDuration,
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// What is done, in this order.
+    /// The actions, in order.
     pub actions: Vec<Action>,
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// Add nodes.
     AddNodes(AddNodes),
-    /// Delete nodes; their pods go with them.
+    /// Delete nodes and their pods.
     DeleteNodes(Nodes),
-    /// Let no new pods come to nodes.
+    /// Make nodes unschedulable.
     Cordon(Nodes),
-    /// Let new pods come again.
+    /// Make nodes schedulable again.
     Uncordon(Nodes),
     /// Cordon nodes and evict their pods, as far as disruption budgets allow.
     Drain(Drain),
-    /// Nodes fall silent, as when they lose power or their network.
+    /// Make nodes silent, as if they lost power or their network.
     StopNodes(Nodes),
-    /// Silent and refusing nodes are well again.
+    /// Recover silent and refusing nodes.
     StartNodes(Nodes),
-    /// The agents of nodes refuse pods that come.
+    /// Make the agents of nodes refuse new pods.
     RefusePods(Nodes),
     /// Set the replicas of a workload.
     Scale(Scale),
     /// Delete an object.
     Delete(ObjectName),
-    /// Create objects, or change those that are there.
+    /// Create or change objects.
     Apply(Apply),
-    /// Set how much room storage pools have.
+    /// Set the capacity of storage pools.
     SetCapacity(SetCapacity),
 }
 
-/// Nodes by name, zone or labels; those that meet all that is said.
+/// Nodes by name, zone or labels; all conditions must match.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Nodes {
@@ -73,7 +73,7 @@ pub struct Nodes {
     pub nodes: Vec<String>,
     /// Their zone.
     pub zone: Option<String>,
-    /// Labels that they have.
+    /// Required labels.
     pub node_selector: BTreeMap<String, String>,
 }
 
@@ -84,7 +84,7 @@ pub struct Drain {
     nodes: Vec<String>,
     zone: Option<String>,
     node_selector: BTreeMap<String, String>,
-    /// Evict pods whatever disruption budgets say.
+    /// Evict pods regardless of disruption budgets.
     pub disable_eviction: bool,
 }
 
@@ -109,20 +109,20 @@ impl Drain {
     }
 }
 
-/// Nodes to add: copies of a node that is there, or made from a template.
+/// Nodes to add: copies of an existing node, or created from a template.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddNodes {
     /// How many.
     #[serde(default = "one")]
     pub count: u32,
-    /// Their names begin so; a number follows.
+    /// The prefix of their names; a number follows.
     pub generate_name: String,
     /// The node to copy, with its local volumes.
     pub like: Option<String>,
     /// A Node without a name.
     pub template: Option<Value>,
-    /// Labels that they have besides, or instead.
+    /// Labels to add or override.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
@@ -135,7 +135,7 @@ fn default_namespace() -> String {
     "default".to_owned()
 }
 
-/// A workload and how many pods it shall have.
+/// A workload and its desired number of pods.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scale {
@@ -156,7 +156,7 @@ pub struct Scale {
 pub struct ObjectName {
     /// Its kind.
     pub kind: String,
-    /// Its namespace; without one `default`, for kinds that live in namespaces.
+    /// Its namespace; `default` if not set, for namespaced kinds.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
@@ -172,16 +172,16 @@ pub struct Apply {
     pub objects: Vec<Value>,
 }
 
-/// Pools of a class and the room that they shall have.
+/// Pools of a class and their new capacity.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetCapacity {
     /// The class.
     pub storage_class: String,
-    /// Labels of the pools' node topology; without any, all pools of the class.
+    /// Labels of the pools' node topology; if empty, all pools of the class.
     #[serde(default)]
     pub node_topology: BTreeMap<String, String>,
-    /// The room that is left, `"0"` for a full pool.
+    /// The remaining space, `"0"` for a full pool.
     pub capacity: String,
 }
 
@@ -197,7 +197,7 @@ impl Scenario {
 }
 
 impl Action {
-    /// As it is written in a scenario.
+    /// As written in a scenario.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! Does what a scenario says: each action becomes effects, which a simulation carries out on its objects, and others on an API server.
+//! Performs the actions of a scenario: each becomes effects, which a simulation carries out on its objects, and other
+//! callers on an API server.
 
 use super::copy::{self, Storage};
 use super::{Action, AddNodes, Apply, Nodes, ObjectName, Scale, SetCapacity, Step};
@@ -15,10 +16,10 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// How many names a line tells before it counts the rest.
+/// Number of names that a line lists before it counts the rest.
 const NAMES_TOLD: usize = 4;
 
-/// Why an action of a scenario cannot be done: the cluster is not what the scenario takes it for.
+/// Why an action of a scenario cannot be performed: the cluster is not in the expected state.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {field}: at {at:#}: {problem}")]
 pub struct PerformError {
@@ -26,27 +27,27 @@ pub struct PerformError {
     pub file: Arc<str>,
     /// The action.
     pub field: String,
-    /// When it was to be done.
+    /// Its time.
     pub at: SignedDuration,
-    /// What is in the way.
+    /// What prevents it.
     pub problem: String,
 }
 
-/// What an action comes to: effects for whoever plays the scenario, on objects in memory or on an API server.
+/// The plan for an action: effects for the player of the scenario, on objects in memory or on an API server.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// What was done, in one line.
     pub told: String,
-    /// What to write, in this order. They hold on the objects that the plan was made on.
+    /// What to write, in order. Valid for the objects that the plan was based on.
     pub effects: Vec<Effect>,
-    /// Nodes to drain from now on, and whether budgets are passed over.
+    /// Nodes to drain from now on, and whether budgets are ignored.
     pub drain: Vec<(String, bool)>,
-    /// Nodes that are not to be drained any more.
+    /// Nodes that should no longer be drained.
     pub keep: Vec<String>,
 }
 
 impl Simulation {
-    /// Does the actions of a step and says what was done, a line for each.
+    /// Performs the actions of a step and returns what was done, one line per action.
     pub(in crate::simulation) fn perform(
         &mut self,
         file: &Arc<str>,
@@ -77,7 +78,7 @@ impl Simulation {
 }
 
 impl Drains {
-    /// Takes up what a plan says of drains.
+    /// Starts and stops the drains of a plan.
     pub fn follow(&mut self, plan: &Plan) {
         plan.keep.iter().for_each(|node| self.stop(node));
         for (node, disable_eviction) in &plan.drain {
@@ -87,10 +88,10 @@ impl Drains {
 }
 
 impl Action {
-    /// What it comes to on these objects.
+    /// The plan for it on these objects.
     ///
     /// # Errors
-    /// If the objects are not what the action takes them for, in words.
+    /// A message, if the objects are not in the expected state.
     pub fn plan(&self, view: &dyn View) -> Result<Plan, String> {
         match self {
             Self::AddNodes(add) => add_nodes(view, add),
@@ -122,7 +123,7 @@ impl Action {
     }
 }
 
-/// Changes an object as a user does, whatever its version is.
+/// Changes an object as a user does, in any version.
 fn change(object: &Value, body: Value) -> Effect {
     Effect::Patch(Patch {
         target: Target::of_value(object),
@@ -134,7 +135,7 @@ fn change(object: &Value, body: Value) -> Effect {
     })
 }
 
-/// Changes what the status of an object says, which no other change touches.
+/// Changes the status of an object, which other changes do not touch.
 fn change_status(object: &Value, status: Value) -> Effect {
     let has_part =
         berth_kinds::kind_of(object).is_some_and(|kind| kind.subresources.iter().any(|one| one.name == "status"));
@@ -162,7 +163,7 @@ fn each_node(view: &dyn View, nodes: &Nodes, did: &str, act: impl Fn(&Value) -> 
     })
 }
 
-/// The nodes that are meant: at least one.
+/// The selected nodes: at least one.
 fn select<'a>(view: &'a dyn View, wanted: &Nodes) -> Result<Vec<&'a Value>, String> {
     if let Some(missing) = wanted.nodes.iter().find(|name| view.get("Node", "", name).is_none()) {
         return Err(format!("there is no node {missing:?}"));
@@ -186,14 +187,14 @@ fn cordon(node: &Value) -> Effect {
     change(node, json!({"spec": {"unschedulable": true}}))
 }
 
-/// Asks the agent of a node to behave otherwise.
+/// Sets the mode of a node's agent.
 fn agent_mode(node: &Value, mode: Value) -> Effect {
     change(node, json!({"metadata": {"annotations": {AGENT_MODE: mode}}}))
 }
 
 fn delete_nodes(view: &dyn View, nodes: &Nodes) -> Result<Plan, String> {
     let mut plan = each_node(view, nodes, "deleted", step::delete)?;
-    // What a node's own plugins publish goes with it.
+    // What a node's own plugins publish is deleted with it.
     let own = select(view, nodes)?.into_iter().map(field::name);
     let own = own.filter_map(|name| view.get("CSINode", "", name));
     plan.effects.extend(own.map(step::delete));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Binds pods to the nodes that they name, and runs agents, until nothing moves.
+/// Binds pods to their nodes and runs agents until nothing changes.
 fn settle(story: &mut Story) {
     for _ in 0..200 {
         let mut step = story.control();

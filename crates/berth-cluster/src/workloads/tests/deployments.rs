@@ -150,8 +150,8 @@ fn a_pod_counts_as_available_only_after_a_while() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// In a rolling update, whatever the order in which controllers, scheduler and agents run, there are never
-    /// more pods nor fewer available ones than allowed.
+    /// In a rolling update, whatever the order in which controllers, scheduler and agents run, there are never more
+    /// pods nor fewer available ones than allowed.
     #[test]
     fn limits_are_kept(
         replicas in 1..8_i64,

@@ -123,7 +123,7 @@ fn work_that_was_done_stays_done_when_its_pod_is_deleted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Never more pods at once than allowed, never more successes than asked for, and a second step adds nothing.
+    /// Never more pods at once than allowed, never more successes than requested, and a second step adds nothing.
     #[test]
     fn limits_are_kept(parallelism in 0..5_i64, completions in 1..8_i64, actions in proptest::collection::vec(0..4_u8, 1..30)) {
         let mut story = Story::with_nodes(2);

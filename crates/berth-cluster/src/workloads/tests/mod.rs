@@ -1,4 +1,4 @@
-//! Stories of workloads: what is there, what happens, what is there then.
+//! Stories of workloads: initial objects, what happens, resulting objects.
 
 mod daemon_sets;
 mod deployments;
@@ -34,7 +34,7 @@ fn created_and_deleted(step: &Step) -> (Vec<String>, Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Looking only at what a change concerns misses nothing: afterwards a look at everything finds nothing to do.
+    /// Processing only what a change affects misses nothing: afterwards, processing everything finds nothing to do.
     #[test]
     fn what_is_concerned_is_all_that_needs_a_look(actions in proptest::collection::vec((0..8_u8, 0..5_i64), 1..10)) {
         let mut story = Story::with_nodes(2);
@@ -100,7 +100,7 @@ fn any_spec_is_survived() {
             for _ in 0..3 {
                 for key in all(story.cluster.objects()) {
                     let step = story.workloads.reconcile(story.cluster.objects(), &key, story.now);
-                    // A server may well refuse what follows from such a spec.
+                    // A server may refuse what follows from such a spec.
                     let _ = story.cluster.carry_out(&step.effects, story.now);
                 }
                 story.schedule();

@@ -95,7 +95,7 @@ fn a_replication_controller_does_the_same() {
     field::unset(&mut controller, &["spec", "selector"]);
     field::set(&mut controller, &["metadata", "name"], json!("without-selector"));
     story.create(controller);
-    // What a snapshot keeps of one: it makes nothing.
+    // What a snapshot keeps of one: it creates nothing.
     story.create(json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "bare", "namespace": "default"},
         "spec": {"selector": {"app": "bare"}}}));
     story.settle();

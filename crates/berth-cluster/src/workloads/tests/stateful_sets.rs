@@ -62,7 +62,7 @@ fn pods_start_one_after_the_other_each_with_its_claim() {
     );
 }
 
-/// Stands in for the volume controller: every claim gets a volume of its own.
+/// Simulates the volume controller: every claim gets its own volume.
 fn bind_claims(story: &mut Story) {
     let claims: Vec<Value> = story
         .cluster
@@ -313,8 +313,8 @@ fn keeps_order(before: &[String], step: &Step) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever the user does: in order, no pod starts before the ones below it are ready, none goes before
-    /// the ones above it have gone, and in the end exactly the wanted ones run.
+    /// Whatever the user does: if ordered, no pod starts before the ones below it are ready, none is deleted before the
+    /// ones above it are gone, and in the end exactly the desired ones run.
     #[test]
     fn order_is_kept(actions in proptest::collection::vec((0..4_u8, 0..6_i64), 1..12)) {
         let mut story = Story::with_nodes(2);
@@ -331,7 +331,7 @@ proptest! {
                 _ => { story.run_agents(); }
             }
             bind_claims(&mut story);
-            // A pod without a node goes as soon as it is deleted, so that one step can make room for the next.
+            // A pod without a node is gone as soon as it is deleted, so that one step can make room for the next.
             let mut is_settled = false;
             for _ in 0..20 {
                 let before = story.pods();
