@@ -10,10 +10,10 @@ use crate::storage::{self, DiskKind};
 use serde_json::Value;
 use std::cmp::Reverse;
 
-/// How many nodes are added at most to see whether nodes help at all.
+/// Maximum number of nodes added to find out whether nodes help at all.
 const PLENTY: usize = 600;
 
-/// Of a plan with more items it is not checked whether each of them is needed.
+/// For a plan with more items, it is not checked whether each of them is needed.
 const ITEMS_CHECKED: usize = 40;
 
 /// What can be added.
@@ -21,7 +21,7 @@ const ITEMS_CHECKED: usize = 40;
 pub struct Offers {
     /// Kinds of nodes.
     pub nodes: Vec<Candidate>,
-    /// Disks for nodes that are there. `None`: like those that the cluster has.
+    /// Disks for existing nodes. `None`: like those in the cluster.
     pub disks: Option<Vec<DiskKind>>,
     /// Whether storage pools can grow.
     pub capacity: bool,
@@ -30,37 +30,37 @@ pub struct Offers {
 /// What to add.
 #[derive(Debug)]
 pub struct Addition {
-    /// The items; none if everything runs that can.
+    /// The items; empty if everything runs that can.
     pub items: Vec<Item>,
-    /// What they cost.
+    /// Their cost.
     pub cost: Cost,
     /// The cluster with them.
     pub after: Played,
-    /// Whether without any one of them some pod does not run.
+    /// Whether every item is needed: without any one of them, some pod does not run.
     pub is_minimal: bool,
-    /// The cluster without the dearest item of several.
+    /// The cluster without the most expensive of several items.
     pub one_less: Option<Played>,
 }
 
-/// An answer to what to add.
+/// The answer.
 #[derive(Debug)]
 pub struct AddAnswer {
-    /// The cluster as it is.
+    /// The current cluster.
     pub before: Played,
-    /// What to add; `None` if nothing was found that helps.
+    /// What to add; `None` if nothing helps.
     pub addition: Option<Addition>,
-    /// What any addition of nodes costs at least that helps as many pods.
+    /// The minimum cost of any addition of nodes that helps as many pods.
     pub at_least: Cost,
-    /// How many nodes any such addition has at least, and what it is for.
+    /// The minimum number of nodes of any such addition, and the need it results from.
     pub least_nodes: (usize, Option<Need>),
     /// The pods that wait whatever is added.
     pub left: Vec<Waiting>,
-    /// Whether the time was up.
+    /// Whether time ran out.
     pub time_up: bool,
 }
 
 impl AddAnswer {
-    /// Whether nothing cheaper suffices, as far as it is made of nodes alone.
+    /// Whether nothing cheaper is sufficient, considering only nodes.
     #[must_use]
     pub fn is_optimal(&self) -> bool {
         let is_of_nodes = |addition: &&Addition| addition.items.iter().all(Item::is_node);
@@ -69,10 +69,10 @@ impl AddAnswer {
     }
 }
 
-/// Finds out what to add so that everything runs.
+/// Finds what to add so that everything runs.
 ///
 /// # Errors
-/// If the time was up before anything was known, or an object cannot be created.
+/// If time ran out before anything was known, or an object cannot be created.
 pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Result<AddAnswer, Halt> {
     let before = oracle.play(objects.to_vec())?;
     let mut answer = AddAnswer {
@@ -98,14 +98,14 @@ pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Resul
 
 fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer: &mut AddAnswer) -> Result<(), Halt> {
     let unrun = answer.before.standing.unrun;
-    // With plenty of everything, those that still wait wait for something else.
+    // With plenty of everything, the pods that still wait need something else.
     let all = with_items(objects, &nodes(objects, &offers.nodes, &plenty(&offers.nodes, unrun)));
     let with_plenty = oracle.play(all)?;
     let goal = with_plenty.standing.unrun;
     answer.left.clone_from(&with_plenty.standing.waiting);
     let mut best: Option<Vec<Item>> = None;
     let mut bound = Cost(0);
-    // Whatever does without nodes is cheaper, and may even help where nodes do not.
+    // Additions without nodes are cheaper, and may help where nodes do not.
     let mut enough = goal.min(unrun - 1);
     if let Some(items) = storage::disks(oracle, objects, &answer.before, offers.disks.as_deref(), enough)? {
         best = Some(items);
@@ -126,7 +126,7 @@ fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer:
         let mut search = Search::new(objects, &candidates, &needs, goal, &mut check);
         let mut found = search.run(below)?;
         if found.counts.is_none() && best.is_none() && !found.time_up {
-            // There may not be as many of a kind as it takes: then as many pods as they help.
+            // There may not be enough of a kind: then help as many pods as possible.
             found = search.run_within_limits(unrun)?;
             enough = search.goal();
         }
@@ -143,7 +143,7 @@ fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer:
         let count = items.len();
         let addition = settle(oracle, objects, items, enough, &mut answer.time_up)?;
         if addition.items.len() < count {
-            // Which of several alike nodes is left out made a difference: what was tried proves less than it seemed.
+            // It matters which of several equivalent nodes is left out: the tries prove less than they seemed to.
             answer.at_least = answer.at_least.min(bound);
         }
         answer.addition = Some(addition);
@@ -155,13 +155,13 @@ fn cost(items: &[Item]) -> Cost {
     items.iter().map(|item| item.cost).sum()
 }
 
-/// More of every candidate than pods could need, whatever their limits are.
+/// More of every candidate than pods could need, ignoring limits.
 fn plenty(candidates: &[Candidate], unrun: usize) -> Vec<usize> {
     let each = (PLENTY / candidates.len().max(1)).clamp(1, unrun.max(1));
     vec![each; candidates.len()]
 }
 
-/// Takes away what is not needed, item by item, and plays the rest.
+/// Removes unneeded items one by one, and plays the rest.
 fn settle(
     oracle: &mut Oracle<'_>,
     objects: &[Value],

@@ -1,7 +1,7 @@
 //! What can be added: kinds of nodes, each in one zone, with a cost.
 //!
-//! Without a list of what can be bought, it is what the cluster has: nodes that are alike but for their names and zones are of one
-//! kind, and there could be more of each kind in every zone.
+//! Without a price list, candidates come from the cluster: nodes that differ only in name and zone are of one kind, and more of
+//! each kind could be added in every zone.
 
 use crate::template::{Supply, Template};
 use berth_cluster::simulation::zone_of;
@@ -12,17 +12,18 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What something costs, in thousandths of a unit that the user chooses.
+/// A cost, in thousandths of a unit that the user chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub u64);
 
-/// Without a price list a unit of cost is one CPU, or so much memory or local disk, roughly as clouds charge for them.
+/// Without a price list, a unit of cost is one CPU, or this much memory or local disk, roughly as clouds charge for
+/// them.
 const MEMORY_PER_UNIT: i64 = 8 << 30;
-/// As [`MEMORY_PER_UNIT`], for local disks.
+/// Like [`MEMORY_PER_UNIT`], for local disks.
 const DISK_PER_UNIT: i64 = 250 << 30;
 
 impl Cost {
-    /// What a node costs of which only the size is known.
+    /// The cost of a node, estimated from its size.
     #[must_use]
     pub fn of_supply(supply: &Supply) -> Self {
         let amount = |name: &str| supply.resources.get(name).copied().unwrap_or(0);
@@ -32,7 +33,7 @@ impl Cost {
             Self::of_bytes(amount("memory"), MEMORY_PER_UNIT),
             Self::of_bytes(disks, DISK_PER_UNIT),
         ];
-        // Nothing is for nothing: otherwise any number of it would be as cheap.
+        // Nothing is free: otherwise any number of it would cost the same.
         Self(parts.into_iter().sum::<Self>().0.max(1))
     }
 
@@ -41,13 +42,13 @@ impl Cost {
         Self(u64::try_from(milli).unwrap_or(u64::MAX))
     }
 
-    /// What a local disk costs of which only the size is known.
+    /// The cost of a local disk, estimated from its size.
     #[must_use]
     pub fn of_disk(bytes: i64) -> Self {
         Self(Self::of_bytes(bytes, DISK_PER_UNIT).0.max(1))
     }
 
-    /// So many times as much.
+    /// The cost of this many.
     #[must_use]
     pub fn times(self, count: usize) -> Self {
         Self(self.0.saturating_mul(count as u64))
@@ -83,23 +84,23 @@ impl Serialize for Cost {
 /// A kind of node that can be added in a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What to call it: a node that is like it, or its name in the list.
+    /// Its name: a similar node, or its name in the list.
     pub like: String,
     /// Its zone; empty if nodes have none.
     pub zone: String,
-    /// What one costs.
+    /// The cost of one.
     pub cost: Cost,
-    /// How many there can be.
+    /// The maximum number.
     pub at_most: Option<usize>,
-    /// Those that share a limit: candidates with the same number are one kind in several zones.
+    /// Candidates with the same number are one kind in several zones, and share a limit.
     pub kind: usize,
-    /// How to make one.
+    /// The objects of one.
     pub template: Template,
-    /// What one has to give.
+    /// The resources of one.
     pub supply: Supply,
 }
 
-/// The zones of a cluster. One without a name if nodes have no zones.
+/// The zones of a cluster. A single unnamed one if nodes have no zones.
 #[must_use]
 pub fn zones(view: &dyn View) -> BTreeSet<String> {
     let mut zones: BTreeSet<String> = view.of_kind("Node").map(|node| zone_of(node).to_owned()).collect();
@@ -129,7 +130,7 @@ pub fn of_cluster(view: &dyn View) -> Vec<Candidate> {
     for (kind, nodes) in kinds.into_iter().enumerate() {
         let Some(first) = nodes.first() else { continue };
         for zone in &zones {
-            // One that is in the zone already names everything there as it should be named.
+            // A node that is already in the zone has the correct names.
             let same = nodes.iter().find(|node| zone_of(node) == zone);
             let template = Template::like_in_zone(view, same.unwrap_or(first), zone);
             let supply = template.supply();
@@ -158,7 +159,7 @@ fn is_control_plane(node: &Value) -> bool {
     labels.is_some_and(|labels| labels.keys().any(is_role))
 }
 
-/// Labels that tell one node or one place from another, and say nothing of its kind.
+/// Labels that identify a node or its location, and not its kind.
 fn is_own_label(key: &str) -> bool {
     let last = key.rsplit('/').next().unwrap_or(key);
     [HOSTNAME, ZONE, ZONE_BETA, REGION, REGION_BETA].contains(&key)
@@ -169,7 +170,7 @@ fn is_own_label(key: &str) -> bool {
         || key.starts_with("topology.k8s.aws/network-node")
 }
 
-/// What makes nodes alike, as a text to compare.
+/// What makes nodes equivalent, as a text to compare.
 fn shape(view: &dyn View, node: &Value) -> String {
     let name = field::name(node);
     let labels = node["metadata"]["labels"].as_object().into_iter().flatten();

@@ -1,6 +1,6 @@
 //! How many more replicas of a pod or workload fit on a cluster.
 //!
-//! `n` replicas fit if all of them run and no other pod stops running because of them. Simulations with many replicas tell how many
+//! `n` replicas fit if all of them run and no other pod stops running because of them. Simulations with many replicas show how many
 //! of them run, which is nearly always the answer: it is checked by one simulation with that number and one with one more.
 
 use crate::oracle::{Halt, Oracle, Played};
@@ -10,22 +10,22 @@ use berth_core::effect::ObjectKey;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The first number of replicas that is tried, and the factor by which the next one is larger: replicas that fit cost as much as a
-/// simulation of them, so that the last of these tries costs most of the time.
+/// The first number of replicas to try, and the factor for the next one: simulating replicas that fit takes time, so the last of
+/// these tries takes most of it.
 const FIRST: usize = 8;
 const GROWTH: usize = 8;
 
-/// More replicas than this are not counted.
+/// The maximum number of replicas to count.
 const MOST: usize = 100_000;
 
-/// What there is to be more of.
+/// What is replicated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
-    /// The pod, or the workload as it is with no replicas more.
+    /// The pod, or the workload without additional replicas.
     template: Value,
-    /// Claims that every replica of a pod has for itself.
+    /// Claims that every replica of a pod needs separately.
     claims: Vec<Value>,
-    /// How many replicas are there already.
+    /// The current number of replicas.
     replicas: usize,
 }
 
@@ -43,7 +43,7 @@ pub enum SubjectError {
         "{0} has no number of replicas; expected a Pod, Deployment, StatefulSet, ReplicaSet or ReplicationController"
     )]
     NotScalable(ObjectKey),
-    /// It is not there.
+    /// It does not exist.
     #[error("there is no {0} in the input")]
     Missing(ObjectKey),
 }
@@ -52,7 +52,7 @@ impl Subject {
     /// A workload of the cluster.
     ///
     /// # Errors
-    /// If it is not there, or has no replicas.
+    /// If it does not exist, or has no replicas.
     pub fn of_cluster(objects: &[Value], key: &ObjectKey) -> Result<Self, SubjectError> {
         let found = objects.iter().find(|object| key_of(object) == *key);
         let found = found.ok_or_else(|| SubjectError::Missing(key.clone()))?;
@@ -67,7 +67,7 @@ impl Subject {
         })
     }
 
-    /// The one pod or workload of a file. Claims of the file that a pod names come with every replica of it; all other objects of
+    /// The only pod or workload of a file. Claims of the file that a pod uses are created for every replica; all other objects of
     /// the file are added to the cluster once.
     ///
     /// # Errors
@@ -107,13 +107,13 @@ impl Subject {
         key_of(&self.template)
     }
 
-    /// How many replicas it has without any more.
+    /// Its current number of replicas.
     #[must_use]
     pub fn replicas(&self) -> usize {
         self.replicas
     }
 
-    /// The objects of a cluster with so many replicas more.
+    /// The objects of a cluster with this many more replicas.
     #[must_use]
     pub fn added_to(&self, objects: &[Value], count: usize) -> Vec<Value> {
         let mut all = objects.to_vec();
@@ -131,7 +131,7 @@ impl Subject {
         all
     }
 
-    /// The pod and its claims under names of their own.
+    /// A copy of the pod and its claims with unique names.
     fn copy(&self, number: usize) -> Vec<Value> {
         let mut pod = renamed(&self.template, number);
         field::unset(&mut pod, &["spec", "nodeName"]);
@@ -174,25 +174,25 @@ fn renamed(object: &Value, number: usize) -> Value {
     copy
 }
 
-/// How many replicas more fit.
+/// How many more replicas fit.
 #[derive(Debug)]
 pub struct Fit {
-    /// So many fit.
+    /// The number that fits.
     pub fits: usize,
     /// The cluster with them. `None` if none fits.
     pub with_all: Option<Played>,
-    /// The cluster with one more, which does not fit. `None` if that was not found out.
+    /// The cluster with one more, which does not fit. `None` if not known.
     pub with_one_more: Option<Played>,
-    /// The cluster with no replicas more.
+    /// The cluster without additional replicas.
     pub before: Played,
-    /// Whether the search ended because its time was up.
+    /// Whether the search ended because time ran out.
     pub time_up: bool,
 }
 
-/// Finds out how many replicas more fit.
+/// Finds how many more replicas fit.
 ///
 /// # Errors
-/// If the time was up before anything was known, or an object cannot be created.
+/// If time ran out before anything was known, or an object cannot be created.
 pub fn fit(oracle: &mut Oracle<'_>, objects: &[Value], subject: &Subject) -> Result<Fit, Halt> {
     let mut with = |count: usize| oracle.play(subject.added_to(objects, count));
     let mut found = Fit {
@@ -204,7 +204,7 @@ pub fn fit(oracle: &mut Oracle<'_>, objects: &[Value], subject: &Subject) -> Res
     };
     let allowed = found.before.standing.unrun;
     let mut too_many: Option<usize> = None;
-    // Likely numbers, the likeliest last.
+    // Likely numbers, the most likely last.
     let mut hints: Vec<usize> = Vec::new();
     loop {
         let is_open = |count: &usize| *count > found.fits && too_many.is_none_or(|end| *count < end);

@@ -1,4 +1,5 @@
-//! What a plan adds: nodes, disks of nodes that are there, room in storage pools. Each item is a list of objects to apply.
+//! What a plan adds: nodes, disks for existing nodes, capacity of storage pools. Each item is a list of objects to
+//! apply.
 
 use crate::candidate::{Candidate, Cost};
 use berth_cluster::{field, key_of};
@@ -11,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Added {
-    /// A node with what comes with it.
+    /// A node with its related objects.
     #[serde(rename_all = "camelCase")]
     Node {
         /// Its name in the manifests.
         name: String,
-        /// The kind of node: one that is like it, or its name in the list of candidates.
+        /// The kind of node: a similar one, or its name in the list of candidates.
         like: String,
         /// Its zone; empty if nodes have none.
         zone: String,
@@ -33,30 +34,30 @@ pub enum Added {
         /// Its size.
         bytes: i64,
     },
-    /// More room in a storage pool.
+    /// More capacity in a storage pool.
     #[serde(rename_all = "camelCase")]
     Capacity {
         /// The name of the CSIStorageCapacity object.
         pool: String,
         /// Its class.
         class: String,
-        /// Where it is, as `key=value`.
+        /// Its location, as `key=value`.
         topology: String,
-        /// The room it has.
+        /// Its current capacity.
         from_bytes: i64,
-        /// The room it needs.
+        /// The required capacity.
         to_bytes: i64,
     },
 }
 
-/// Something that is added.
+/// An added item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// What it is.
     pub added: Added,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
-    /// The objects that it is made of. Those that are there already are changed.
+    /// Its objects. Existing ones are changed.
     pub objects: Vec<Value>,
 }
 
@@ -92,7 +93,7 @@ pub fn with_items<'i>(objects: &[Value], items: impl IntoIterator<Item = &'i Ite
     all
 }
 
-/// So many nodes of each candidate, under names that are free.
+/// This many nodes of each candidate, with unused names.
 #[must_use]
 pub(crate) fn nodes(objects: &[Value], candidates: &[Candidate], counts: &[usize]) -> Vec<Item> {
     let taken: BTreeSet<&str> = objects.iter().map(field::name).collect();

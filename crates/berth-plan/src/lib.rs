@@ -1,8 +1,8 @@
-//! Capacity planning: how much more fits on a cluster, what to add so that everything runs, and what can go.
+//! Capacity planning: how much more fits on a cluster, what to add so that everything runs, and what can be removed.
 //!
-//! Every answer is checked by simulations of [`berth_cluster::simulation`], the ones that `berth simulate` plays. This crate
-//! chooses what to try next. It reads no files and no clock: the caller hands objects in, and says through a [`Watch`]
-//! when the search has to end.
+//! Every answer is checked by simulations of [`berth_cluster::simulation`], the same as in `berth simulate`. This crate
+//! chooses what to try next. It reads no files and no clock: the caller passes objects, and a [`Watch`] that ends the
+//! search.
 
 mod add;
 mod candidate;

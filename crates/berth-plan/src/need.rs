@@ -1,7 +1,7 @@
-//! What the pods of a cluster ask for in all, against what is there: lower bounds on what must be added.
+//! Total requests of the pods of a cluster compared with the available resources: lower bounds on what must be added.
 //!
-//! A bound holds whatever the scheduler does: it counts everything that nodes have free as if pods could be cut into pieces, and lets
-//! running pods stay where they are. So a bound may be too low, never too high.
+//! A bound holds whatever the scheduler does: it counts all free resources as if pods could be split, and assumes that running pods
+//! stay where they are. A bound may therefore be too low, but never too high.
 
 use crate::candidate::{Candidate, Cost};
 use crate::oracle::Played;
@@ -16,65 +16,65 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that pods need a number of.
+/// A countable need of pods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum What {
-    /// A resource of nodes: CPU in thousandths, everything else in units.
+    /// A node resource: CPU in thousandths, everything else in units.
     Resource {
         /// Its name.
         name: String,
     },
-    /// Local disks of a class that are at least so large.
+    /// Local disks of a class with at least this size.
     Disks {
         /// The class.
         class: String,
         /// The size.
         bytes: i64,
     },
-    /// Bytes that a driver makes volumes of.
+    /// Bytes that a driver can provision.
     Capacity {
         /// The class.
         class: String,
     },
-    /// Nodes for pods that keep apart from each other.
+    /// Nodes for pods with anti-affinity to each other.
     Nodes {
         /// One of these pods.
         pod: String,
     },
 }
 
-/// What pods need of something, and what is there.
+/// Demand and supply of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// Of what.
+    /// The resource.
     #[serde(flatten)]
     pub what: What,
-    /// How much pods need that have no node to begin with.
+    /// Total demand of pods that have no node initially.
     pub needed: i64,
-    /// How much of it is free at most.
+    /// The maximum free amount.
     pub free: i64,
 }
 
 impl Need {
-    /// How much is lacking.
+    /// The missing amount.
     #[must_use]
     pub fn lacking(&self) -> i64 {
         self.needed.saturating_sub(self.free).max(0)
     }
 }
 
-/// Everything that pods need, and what each candidate gives of it.
+/// All needs of pods, and what each candidate provides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Needs {
-    /// The needs that are not met.
+    /// The unmet needs.
     open: Vec<Need>,
-    /// For each candidate what one gives of each open need.
+    /// For each candidate, how much one provides of each unmet need.
     gives: Vec<Vec<i64>>,
 }
 
 impl Needs {
-    /// Reads them from a cluster on which all pods were made that should run, and from the objects it began with.
+    /// Computes them from a cluster in which all desired pods exist, and from its initial objects.
     #[must_use]
     pub(crate) fn of(objects: &[Value], played: &Played, candidates: &[Candidate]) -> Self {
         let before: Objects = objects.iter().cloned().collect();
@@ -97,7 +97,7 @@ impl Needs {
         }
     }
 
-    /// Whether so many of each candidate meet every need.
+    /// Whether this many of each candidate meet every need.
     #[must_use]
     pub(crate) fn are_met(&self, counts: &[usize]) -> bool {
         self.open.iter().enumerate().all(|(index, need)| {
@@ -108,7 +108,7 @@ impl Needs {
         })
     }
 
-    /// How much of all needs another one of a candidate meets, as parts of what is lacking, on top of these.
+    /// How much of all needs one more of a candidate meets, relative to what is missing, in addition to these.
     #[must_use]
     pub(crate) fn worth(&self, counts: &[usize], candidate: usize) -> f64 {
         let parts = self.open.iter().enumerate().map(|(index, need)| {
@@ -123,12 +123,12 @@ impl Needs {
         parts.sum()
     }
 
-    /// What must be spent at least, and the need for which that is so.
+    /// The minimum cost, and the need it results from.
     #[must_use]
     pub(crate) fn least_cost(&self, candidates: &[Candidate]) -> (Cost, Option<&Need>) {
         let bounds = self.open.iter().enumerate().map(|(index, need)| {
             let per = candidates.iter().zip(&self.gives).filter(|(_, gives)| gives[index] > 0);
-            // Lacking times the lowest cost for each unit, rounded up.
+            // The missing amount times the lowest cost per unit, rounded up.
             let costs = per.map(|(candidate, gives)| {
                 let (lacking, cost) = (i128::from(need.lacking()), i128::from(candidate.cost.0));
                 let given = i128::from(gives[index]);
@@ -141,7 +141,7 @@ impl Needs {
         (rounded_up(bound, candidates), need)
     }
 
-    /// How many nodes must be added at least, and the need for which that is so.
+    /// The minimum number of nodes, and the need it results from.
     #[must_use]
     pub(crate) fn least_nodes(&self) -> (usize, Option<&Need>) {
         let bounds = self.open.iter().enumerate().map(|(index, need)| {
@@ -153,7 +153,7 @@ impl Needs {
     }
 }
 
-/// The candidates that could take at least one of the pods that have to be placed, by its node selector, its tolerations and its
+/// The candidates that could run at least one of the pods to be scheduled, by its node selector, its tolerations and its
 /// requests.
 #[must_use]
 pub(crate) fn useful(objects: &[Value], played: &Played, candidates: &[Candidate]) -> Vec<Candidate> {
@@ -175,7 +175,7 @@ pub(crate) fn useful(objects: &[Value], played: &Played, candidates: &[Candidate
     candidates.iter().filter(takes).cloned().collect()
 }
 
-/// What all pods on nodes ask for, but those that run on every node.
+/// Total requests of all pods on nodes, except DaemonSet pods.
 pub(crate) fn requested(view: &dyn View) -> BTreeMap<String, i64> {
     let mut symbols = Symbols::default();
     let mut all = BTreeMap::new();
@@ -190,7 +190,7 @@ pub(crate) fn requested(view: &dyn View) -> BTreeMap<String, i64> {
     all
 }
 
-/// Costs are sums of the candidates' costs, so of what divides them all.
+/// Costs are sums of the candidates' costs, so multiples of their greatest common divisor.
 fn rounded_up(cost: Cost, candidates: &[Candidate]) -> Cost {
     let step = candidates.iter().map(|candidate| candidate.cost.0).fold(0, gcd).max(1);
     Cost(cost.0.div_ceil(step).saturating_mul(step))
@@ -203,7 +203,7 @@ fn gcd(first: u64, second: u64) -> u64 {
     }
 }
 
-/// What one of a candidate gives of a need. Pods that run on every node take their part first.
+/// How much one of a candidate provides of a need. DaemonSet pods take their part first.
 fn given(candidate: &Candidate, what: &What, overhead: &BTreeMap<String, i64>) -> i64 {
     match what {
         What::Resource { name } => {
@@ -224,18 +224,18 @@ fn given(candidate: &Candidate, what: &What, overhead: &BTreeMap<String, i64>) -
     }
 }
 
-/// A pod that has to be placed.
+/// A pod to be scheduled.
 struct Movable<'a> {
     pod: &'a Value,
     requests: BTreeMap<String, i64>,
 }
 
-/// The pods of a cluster: those that have their place, and those that have to be placed.
+/// The pods of a cluster: those with a fixed node, and those to be scheduled.
 struct Pods<'a> {
     movable: Vec<Movable<'a>>,
-    /// What pods with a place take on each node.
+    /// Requests of fixed pods on each node.
     taken: BTreeMap<String, BTreeMap<String, i64>>,
-    /// What pods that run on every node take on a node at least.
+    /// Minimum requests of DaemonSet pods on a node.
     overhead: BTreeMap<String, i64>,
     fixed: Vec<&'a Value>,
 }
@@ -257,7 +257,7 @@ impl<'a> Pods<'a> {
             let found = field::text(pod, "/spec/nodeName");
             let node = if is_daemon { found } else { placed };
             if node.is_empty() {
-                // What has no node even here waits for something that nodes do not give.
+                // A pod without a node even here needs something that nodes do not provide.
                 if !is_daemon && !found.is_empty() {
                     pods.movable.push(Movable { pod, requests });
                 }
@@ -273,7 +273,7 @@ impl<'a> Pods<'a> {
         pods
     }
 
-    /// What pods that run on every node take on a new node at least.
+    /// Minimum requests of DaemonSet pods on a new node.
     fn least_on_new_nodes(&self, before: &Objects, after: &dyn View) -> BTreeMap<String, i64> {
         let new = after.of_kind("Node").map(field::name);
         let new = new.filter(|node| before.get("Node", "", node).is_none());
@@ -327,7 +327,7 @@ impl<'a> Pods<'a> {
         needs.collect()
     }
 
-    /// The claims of pods that have to be placed, and had no volume before.
+    /// The claims of pods to be scheduled that had no volume before.
     fn open_claims(&self, before: &Objects, after: &'a dyn View) -> Vec<&'a Value> {
         let mut seen = BTreeSet::new();
         let mut claims = Vec::new();
@@ -392,7 +392,7 @@ impl<'a> Pods<'a> {
         needs
     }
 
-    /// Pods that let no other one like them on their node.
+    /// Pods that allow no other one like them on their node.
     fn apart(&self, before: &Objects) -> Vec<Need> {
         let mut groups: BTreeMap<(String, String), (Selector, Vec<&Value>)> = BTreeMap::new();
         for movable in &self.movable {
@@ -438,7 +438,7 @@ fn has_taint(node: &Value) -> bool {
     hard.any(|taint| !field::text(taint, "/key").is_empty())
 }
 
-/// What a pod asks of its node, itself included: nodes count pods.
+/// The requests of a pod, including the pod itself: nodes count pods.
 fn requests(symbols: &mut Symbols, pod: &Value) -> BTreeMap<String, i64> {
     let mut all = BTreeMap::from([("pods".to_owned(), 1)]);
     let Ok(Some(Object::Pod(pod))) = Object::decode(pod) else {

@@ -1,4 +1,4 @@
-//! Plays simulations, counts them, and ends a search whose time is up.
+//! Plays simulations, counts them, and ends a search when time runs out.
 
 use crate::standing::Standing;
 use berth_cluster::simulation::scenario::{Action, PerformError, Scenario, Step};
@@ -7,12 +7,12 @@ use berth_core::effect::Refusal;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// When something is done to a cluster at rest: after everything that its components do when they start.
+/// When actions on a cluster at rest are performed: after everything that its components do at startup.
 const AT_REST: SignedDuration = SignedDuration::from_mins(10);
 
-/// Is told how far a search has got, and says whether it goes on.
+/// Observes the progress of a search, and decides whether it continues.
 pub trait Watch {
-    /// Whether to go on: so many simulations were begun, and this one has placed so many pods.
+    /// Whether to continue: the number of simulations started, and the number of pods scheduled in this one.
     fn goes_on(&mut self, simulations: usize, placed: u64) -> bool;
 }
 
@@ -25,12 +25,12 @@ pub enum Halt {
     /// An object cannot be created.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Something cannot be done to the cluster.
+    /// An action on the cluster cannot be performed.
     #[error(transparent)]
     Impossible(#[from] Box<PerformError>),
 }
 
-/// Answers whether everything runs on a cluster, by simulating it.
+/// Finds out whether everything runs on a cluster, by simulating it.
 pub struct Oracle<'w> {
     options: Options,
     watch: &'w mut dyn Watch,
@@ -42,12 +42,12 @@ pub struct Oracle<'w> {
 pub struct Played {
     /// The cluster at its end.
     pub simulation: Simulation,
-    /// Which pods run then.
+    /// Which pods run at its end.
     pub standing: Standing,
 }
 
 impl<'w> Oracle<'w> {
-    /// An oracle whose simulations all begin alike.
+    /// An oracle whose simulations all start with these options.
     pub fn new(options: Options, watch: &'w mut dyn Watch) -> Self {
         Self {
             options,
@@ -56,16 +56,16 @@ impl<'w> Oracle<'w> {
         }
     }
 
-    /// How many simulations were begun.
+    /// Number of simulations started.
     #[must_use]
     pub fn simulations(&self) -> usize {
         self.simulations
     }
 
-    /// Simulates a cluster until nothing moves.
+    /// Simulates a cluster until nothing changes.
     ///
     /// # Errors
-    /// If the time is up, or an object cannot be created.
+    /// If time ran out, or an object cannot be created.
     pub fn play(&mut self, objects: Vec<Value>) -> Result<Played, Halt> {
         if !self.watch.goes_on(self.simulations, 0) {
             return Err(Halt::TimeUp);
@@ -73,7 +73,7 @@ impl<'w> Oracle<'w> {
         self.simulate(objects, false)
     }
 
-    /// Simulates what was found even if the time is up meanwhile: an answer that was not checked is none.
+    /// Simulates a result even if time runs out meanwhile: an unchecked answer is not an answer.
     ///
     /// # Errors
     /// If an object cannot be created.
@@ -81,10 +81,10 @@ impl<'w> Oracle<'w> {
         self.simulate(objects, true)
     }
 
-    /// Simulates a cluster at rest to which something is done, until nothing moves.
+    /// Simulates actions on a cluster at rest, until nothing changes.
     ///
     /// # Errors
-    /// If the time is up, an object cannot be created, or it cannot be done.
+    /// If time ran out, an object cannot be created, or an action cannot be performed.
     pub fn act(&mut self, objects: Vec<Value>, action: Action) -> Result<Played, Halt> {
         if !self.watch.goes_on(self.simulations, 0) {
             return Err(Halt::TimeUp);

@@ -1,8 +1,8 @@
 //! Searches for the cheapest nodes to add.
 //!
-//! First a set of nodes that suffices: what the lower bounds ask for, then the node that helps most, again and again, then without
-//! what turns out to be superfluous. Then all sets that are cheaper, in the order of their cost: those that do not meet the lower bounds are passed
-//! over, the others are tried, up to a number. If all of them were tried, the cheapest is known.
+//! First, a sufficient set of nodes: the lower bounds, then repeatedly the node that helps most, then without superfluous ones. Then all cheaper
+//! sets in order of cost: those below the lower bounds are skipped, the others are tried, up to a maximum. If all of them were tried, the cheapest
+//! is known.
 
 use crate::candidate::{Candidate, Cost};
 use crate::item::{Item, nodes};
@@ -12,32 +12,32 @@ use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// How many candidates are tried for the next node: those that meet most of what is lacking.
+/// Number of candidates tried for the next node: those that meet most of the missing amount.
 const TRIED_AT_ONCE: usize = 12;
 
-/// How many cheaper sets are tried. A person waits for seconds, and small clusters take some milliseconds for a try.
+/// Maximum number of cheaper sets tried. A person waits for seconds, and small clusters take some milliseconds per try.
 const CHEAPER_TRIED: usize = 200;
 
-/// How many cheaper sets are looked at, tried or not: as many as fit into memory with ease.
+/// Maximum number of cheaper sets considered, tried or not: as many as easily fit into memory.
 const CHEAPER_SEEN: usize = 200_000;
 
-/// How often in a row the next nodes may change nothing: a pod may need two at once.
+/// How many consecutive nodes may change nothing: a pod may need two at once.
 const PATIENCE: usize = 3;
 
-/// More nodes than these are not added.
+/// Maximum number of nodes added.
 const MOST: usize = 2_000;
 
-/// Says how many pods do not run with items added.
+/// Returns how many pods do not run with items added.
 pub(crate) type Check<'c> = dyn FnMut(&[Item]) -> Result<usize, Halt> + 'c;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// How many of each candidate; `None` if nothing was found.
+    /// The number of each candidate; `None` if nothing was found.
     pub(crate) counts: Option<Vec<usize>>,
-    /// What any set that suffices costs at least.
+    /// The minimum cost of any sufficient set.
     pub(crate) at_least: Cost,
-    /// Whether the time was up.
+    /// Whether time ran out.
     pub(crate) time_up: bool,
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Search<'a, 'c> {
     objects: &'a [Value],
     candidates: &'a [Candidate],
     needs: &'a Needs,
-    /// So many pods may be left: nothing that can be added helps them.
+    /// This many pods may remain: nothing that can be added helps them.
     goal: usize,
     check: &'a mut Check<'c>,
-    /// How many cheaper sets are tried.
+    /// Maximum number of cheaper sets tried.
     tries: usize,
-    /// What sets came to that were tried.
+    /// Results of tried sets.
     known: BTreeMap<Vec<usize>, usize>,
 }
 
@@ -74,13 +74,13 @@ impl<'a, 'c> Search<'a, 'c> {
         }
     }
 
-    /// With another number of cheaper sets that are tried.
+    /// Sets the maximum number of cheaper sets tried.
     pub(crate) fn with_tries(mut self, tries: usize) -> Self {
         self.tries = tries;
         self
     }
 
-    /// The cheapest set that is found, if it costs less than something that suffices already.
+    /// The cheapest set found, if it costs less than a known sufficient one.
     pub(crate) fn run(&mut self, below: Option<Cost>) -> Result<Found, Halt> {
         let (at_least, _) = self.needs.least_cost(self.candidates);
         let mut found = Found {
@@ -94,7 +94,7 @@ impl<'a, 'c> Search<'a, 'c> {
         Ok(found)
     }
 
-    /// As many pods as what can be added helps, given how many there are of each kind.
+    /// Helps as many pods as possible within the limits of each kind.
     pub(crate) fn run_within_limits(&mut self, unrun: usize) -> Result<Found, Halt> {
         let mut counts = vec![0; self.candidates.len()];
         for _ in 0..unrun.min(MOST) {
@@ -115,7 +115,7 @@ impl<'a, 'c> Search<'a, 'c> {
         Ok(found)
     }
 
-    /// How many pods are left.
+    /// Number of remaining pods.
     pub(crate) fn goal(&self) -> usize {
         self.goal
     }
@@ -169,7 +169,8 @@ impl<'a, 'c> Search<'a, 'c> {
         at_most.saturating_sub(used.map(|(_, count)| *count).sum())
     }
 
-    /// How many nodes are added in the zone of a candidate: where there are fewest, the next one is best for most workloads.
+    /// Number of nodes added in the zone of a candidate: for most workloads, the next one is best in the zone with the
+    /// fewest.
     fn in_zone(&self, counts: &[usize], candidate: usize) -> usize {
         let zone = &self.candidates[candidate].zone;
         let same = self
@@ -199,13 +200,13 @@ impl<'a, 'c> Search<'a, 'c> {
         counts
     }
 
-    /// A set that suffices.
+    /// A sufficient set.
     fn grow(&mut self) -> Result<Option<Vec<usize>>, Halt> {
         let mut counts = self.cover();
         let mut unrun = self.unrun(&counts)?;
         let mut in_vain = 0;
         while unrun > self.goal && counts.iter().sum::<usize>() < MOST {
-            // The more is lacking, the larger the step: what is superfluous is taken away again.
+            // The more is missing, the larger the step: superfluous nodes are removed later.
             let step = 1 + (unrun - self.goal) / 16;
             let mut open: Vec<usize> = (0..counts.len())
                 .filter(|index| self.left(&counts, *index) > 0)
@@ -244,7 +245,7 @@ impl<'a, 'c> Search<'a, 'c> {
         Ok((unrun <= self.goal).then_some(counts))
     }
 
-    /// The set without what is superfluous, the dearest first.
+    /// The set without superfluous nodes, removing the most expensive first.
     fn shrink(&mut self, mut counts: Vec<usize>, found: &mut Found) -> Result<Vec<usize>, Halt> {
         let mut order: Vec<usize> = (0..counts.len()).collect();
         order.sort_by_key(|index| Reverse(self.candidates[*index].cost));
@@ -265,7 +266,7 @@ impl<'a, 'c> Search<'a, 'c> {
         Ok(counts)
     }
 
-    /// Tries sets that cost less, the cheapest first.
+    /// Tries cheaper sets, cheapest first.
     fn cheaper(&mut self, found: &mut Found, limit: Cost) -> Result<(), Halt> {
         let least = found.at_least;
         let none = vec![0; self.candidates.len()];
@@ -298,12 +299,12 @@ impl<'a, 'c> Search<'a, 'c> {
                 }
             }
         }
-        // Nothing that costs less is left to try.
+        // Nothing cheaper is left to try.
         found.at_least = found.at_least.max(limit);
         Ok(())
     }
 
-    /// How far the zones are from having the same number of new nodes.
+    /// How unevenly new nodes are spread over the zones.
     fn unevenness(&self, counts: &[usize]) -> usize {
         let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
         for (candidate, count) in self.candidates.iter().zip(counts) {

@@ -1,4 +1,4 @@
-//! A cluster at rest, and what becomes of it when nodes are lost or drained.
+//! A cluster at rest, and what happens to it when nodes are lost or drained.
 
 use crate::oracle::{Halt, Oracle, Played};
 use crate::standing::Standing;
@@ -8,7 +8,7 @@ use berth_core::effect::ObjectKey;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A cluster on which nothing moves any more.
+/// A cluster in which nothing changes any more.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     /// Its objects.
@@ -35,10 +35,10 @@ impl Settled {
         self.nodes.contains(name)
     }
 
-    /// Does something to the cluster, and lets time pass until nothing moves.
+    /// Performs actions on the cluster, and runs until nothing changes.
     ///
     /// # Errors
-    /// If the time is up, or it cannot be done.
+    /// If time ran out, or an action cannot be performed.
     pub(crate) fn after(&self, oracle: &mut Oracle<'_>, objects: Vec<Value>, action: Action) -> Result<After, Halt> {
         let played = oracle.act(objects, action)?;
         let view = played.simulation.objects();
@@ -57,17 +57,17 @@ impl Settled {
     }
 }
 
-/// A cluster after something was done to it.
+/// A cluster after actions.
 pub(crate) struct After {
-    /// How many pods more do not run.
+    /// How many more pods do not run.
     pub(crate) lacking: usize,
-    /// Pods that ran, are gone, and that nobody makes anew.
+    /// Pods that ran, are gone, and are not recreated.
     pub(crate) gone: Vec<String>,
     /// The cluster.
     pub(crate) played: Played,
 }
 
-/// Whether nothing in the cluster would make a pod anew.
+/// Whether nothing in the cluster would recreate a pod.
 fn is_alone(view: &Objects, pod: &Value) -> bool {
     field::controller_of(pod).is_none_or(|owner| {
         let text = |part: &str| owner[part].as_str().unwrap_or_default();
@@ -75,7 +75,7 @@ fn is_alone(view: &Objects, pod: &Value) -> bool {
     })
 }
 
-/// A cluster without nodes that were drained: they go with everything that only they have.
+/// A cluster without drained nodes: they are removed with everything that only they have.
 pub(crate) fn without_node(objects: Vec<Value>, node: &str) -> Vec<Value> {
     let own: BTreeSet<ObjectKey> = {
         let view: Objects = objects.iter().cloned().collect();

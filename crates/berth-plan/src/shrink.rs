@@ -1,4 +1,5 @@
-//! What can be taken away: the most expensive nodes that can be drained, one after the other, with everything still running.
+//! What can be removed: the most expensive nodes that can be drained one after the other, with everything still
+//! running.
 
 use crate::candidate::Cost;
 use crate::oracle::{Halt, Oracle, Played};
@@ -11,84 +12,84 @@ use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Reverse;
 
-/// Of larger clusters only one order is tried.
+/// For larger clusters only one order is tried.
 const NODES_TRIED_TWICE: usize = 100;
 
-/// A node that can go.
+/// A node that can be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Removed {
     /// Its name.
     pub node: String,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
     /// How many pods moved when it was drained.
     pub moved: usize,
 }
 
-/// A node that has to stay.
+/// A node that must be kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
     /// Its name.
     pub node: String,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
     /// Why it stays.
     #[serde(flatten)]
     pub why: Why,
 }
 
-/// Why a node has to stay.
+/// Why a node must be kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "why")]
 pub enum Why {
-    /// A claim is bound to a volume that only it has.
+    /// A claim is bound to a volume that only this node has.
     LocalVolume {
         /// `namespace/name` of the claim.
         claim: String,
         /// The volume.
         volume: String,
     },
-    /// A pod would be gone, and nobody would make it anew.
+    /// A pod would be deleted, and nothing would recreate it.
     NobodyMakesItAnew {
         /// `namespace/name`.
         pod: String,
     },
-    /// Disruption budgets do not let its pods go.
+    /// Disruption budgets prevent evicting its pods.
     Budget,
-    /// A pod would be left without a node.
+    /// A pod would have no node.
     PodLeft {
         /// `namespace/name`.
         pod: String,
         /// Why it would wait.
         message: String,
     },
-    /// It would be the last one to go.
+    /// It would be the last node.
     LastNode,
-    /// The time was up before it was tried.
+    /// Time ran out before it was tried.
     NotTried,
 }
 
-/// What can be taken away.
+/// The result.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// The cluster as it is.
+    /// The current cluster.
     pub before: Played,
-    /// The nodes that can go, in the order in which they can be drained.
+    /// The nodes that can be removed, in the order in which they can be drained.
     pub removed: Vec<Removed>,
-    /// The nodes that have to stay, by name.
+    /// The nodes that must be kept, by name.
     pub kept: Vec<Kept>,
-    /// What all nodes cost.
+    /// The total cost of all nodes.
     pub cost: Cost,
-    /// No more than this could be saved.
+    /// The maximum possible savings.
     pub at_most: Cost,
     /// The cluster without them.
     pub after: Option<Played>,
-    /// Whether the time was up.
+    /// Whether time ran out.
     pub time_up: bool,
 }
 
 impl Shrunk {
-    /// What the nodes that can go cost.
+    /// The total cost of the removed nodes.
     #[must_use]
     pub fn saved(&self) -> Cost {
         self.removed.iter().map(|removed| removed.cost).sum()
@@ -103,10 +104,10 @@ struct Tried {
     pods: usize,
 }
 
-/// Finds out which nodes can go.
+/// Finds which nodes can be removed.
 ///
 /// # Errors
-/// If the time was up before anything was known, or an object cannot be created.
+/// If time ran out before anything was known, or an object cannot be created.
 pub fn shrink(oracle: &mut Oracle<'_>, objects: &[Value]) -> Result<Shrunk, Halt> {
     let before = oracle.play(objects.to_vec())?;
     let settled = Settled::of(&before);
@@ -131,7 +132,7 @@ pub fn shrink(oracle: &mut Oracle<'_>, objects: &[Value]) -> Result<Shrunk, Halt
         .chain(fixed.iter().map(|kept| kept.cost))
         .sum();
     let at_most = most(&view, &nodes, before.standing.unrun);
-    // The dearest first, or the emptiest: which of them frees more depends on the pods.
+    // The most expensive first, or the emptiest: which order saves more depends on the pods.
     let mut dearest = nodes.clone();
     dearest.sort_by_key(|node| (Reverse(node.cost), node.pods, node.name.clone()));
     let mut emptiest = nodes;
@@ -166,7 +167,7 @@ pub fn shrink(oracle: &mut Oracle<'_>, objects: &[Value]) -> Result<Shrunk, Halt
     })
 }
 
-/// What came of draining nodes one after the other.
+/// The result of draining nodes one after the other.
 struct Drained {
     removed: Vec<Removed>,
     kept: Vec<Kept>,
@@ -180,7 +181,7 @@ impl Drained {
     }
 }
 
-/// Drains nodes one after the other. The last node of a cluster stays.
+/// Drains nodes one after the other. The last node of a cluster is kept.
 fn drain_all(oracle: &mut Oracle<'_>, settled: &Settled, nodes: &[Tried], others_stay: bool) -> Result<Drained, Halt> {
     let mut drained = Drained {
         removed: Vec::new(),
@@ -260,7 +261,7 @@ fn local_volume(view: &Objects, node: &str) -> Option<Why> {
     })
 }
 
-/// The most that could be saved: what is left must have as much of every resource as pods ask for.
+/// The maximum possible savings: the remaining nodes must have as much of every resource as pods request.
 fn most(view: &Objects, nodes: &[Tried], unrun: usize) -> Cost {
     let all: Cost = nodes.iter().map(|node| node.cost).sum();
     if unrun > 0 {
@@ -276,7 +277,7 @@ fn most(view: &Objects, nodes: &[Tried], unrun: usize) -> Cost {
         };
         let total: i64 = view.of_kind("Node").map(|node| has(field::name(node))).sum();
         let spare = total.saturating_sub(*requested).max(0);
-        // Nodes that save most for each unit first; a part of the last one.
+        // Nodes with the highest savings per unit first; a part of the last one.
         let mut each: Vec<(i64, u64)> = nodes.iter().map(|node| (has(&node.name), node.cost.0)).collect();
         each.sort_by(|(a, x), (b, y)| (i128::from(*y) * i128::from(*a)).cmp(&(i128::from(*x) * i128::from(*b))));
         let mut left = spare;

@@ -1,21 +1,21 @@
 //! Which pods run at the end of a simulation, and how many do not.
 //!
-//! A workload that makes its pods one after the other has not made those that come after one that waits. They are counted
-//! too, so that two clusters can be compared by the number of pods that do not run.
+//! A workload that creates its pods one after the other has not created those after a waiting one. They are counted too,
+//! so that two clusters can be compared by the number of pods that do not run.
 
 use berth_cluster::field;
 use berth_cluster::simulation::{KEEPS_PODS, Simulation, wanted_pods};
 use berth_cluster::workloads::is_over;
 use std::collections::BTreeMap;
 
-/// How things stand at the end of a simulation.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// How many pods do not run, those included that nobody has made yet.
+    /// Number of pods that do not run, including those that do not exist yet.
     pub unrun: usize,
-    /// How many pods run.
+    /// Number of running pods.
     pub running: usize,
-    /// The pods that are there and do not run, by name.
+    /// The existing pods that do not run, by name.
     pub waiting: Vec<Waiting>,
     /// Running pods by node.
     pub per_node: BTreeMap<String, usize>,
@@ -30,7 +30,7 @@ pub struct Waiting {
     pub message: String,
 }
 
-/// What the pods of one owner do.
+/// The pods of one owner.
 #[derive(Default)]
 struct Tally {
     running: usize,
@@ -38,7 +38,7 @@ struct Tally {
 }
 
 impl Standing {
-    /// Reads it from a simulation.
+    /// Computes it from a simulation.
     #[must_use]
     pub fn of(simulation: &Simulation) -> Self {
         let view = simulation.objects();

@@ -1,6 +1,6 @@
-//! Additions without nodes: disks for nodes that are there, or more room in storage pools.
+//! Additions without nodes: disks for existing nodes, or more capacity in storage pools.
 //!
-//! More than enough is offered everywhere, and a simulation shows what of it is used. What is used is the addition.
+//! More than enough is offered everywhere, and a simulation shows what is used. That becomes the addition.
 
 use crate::candidate::Cost;
 use crate::item::{Added, Item, with_items};
@@ -12,12 +12,12 @@ use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many disks are offered at most, of all sizes on all nodes.
+/// Maximum number of disks offered, of all sizes on all nodes.
 const OFFERED: usize = 5_000;
-/// How many disks of a size a node is offered at most: more have no room in a machine.
+/// Maximum number of disks of one size offered per node: a machine has no room for more.
 const OFFERED_PER_NODE: usize = 8;
 
-/// Disks and pools come in whole gibibytes.
+/// Rounds up to whole gibibytes.
 fn in_whole_gi(bytes: i64) -> i64 {
     let part = (1 << 30) - 1;
     bytes.saturating_add(part) & !part
@@ -30,7 +30,7 @@ pub struct DiskKind {
     pub class: String,
     /// Its size.
     pub bytes: i64,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
 }
 
@@ -46,8 +46,8 @@ fn asked(claim: &Value) -> i64 {
     bytes_of(&claim["spec"]["resources"]["requests"]["storage"])
 }
 
-/// The disks that the open claims of a simulation could use: of each class that nothing is made for on demand, for each size that is asked
-/// for the smallest disk that the cluster has already, or one of that size.
+/// The disks that the open claims of a simulation could use: for each class without a provisioner and each requested size, the smallest
+/// disk that the cluster already has, or one of that size.
 fn kinds(objects: &Objects, open: &[&Value]) -> BTreeMap<DiskKind, Value> {
     let mut kinds = BTreeMap::new();
     for claim in open {
@@ -74,10 +74,11 @@ fn kinds(objects: &Objects, open: &[&Value]) -> BTreeMap<DiskKind, Value> {
     kinds
 }
 
-/// Disks with which everything runs that can, if disks alone suffice. Given disks are the only ones that can be bought.
+/// Disks with which everything runs that can, if disks alone are sufficient. If disks are given, only those can be
+/// bought.
 ///
 /// # Errors
-/// If the time is up, or an object cannot be created.
+/// If time ran out, or an object cannot be created.
 pub(crate) fn disks(
     oracle: &mut Oracle<'_>,
     objects: &[Value],
@@ -150,10 +151,10 @@ pub(crate) fn disks(
     Ok((again.standing.unrun <= goal).then_some(offered))
 }
 
-/// Room in storage pools with which everything runs that can, if more room alone suffices.
+/// Pool capacity with which everything runs that can, if more capacity alone is sufficient.
 ///
 /// # Errors
-/// If the time is up, or an object cannot be created.
+/// If time ran out, or an object cannot be created.
 pub(crate) fn capacity(
     oracle: &mut Oracle<'_>,
     objects: &[Value],
@@ -163,7 +164,7 @@ pub(crate) fn capacity(
     let open = open_claims(before);
     let classes: BTreeSet<&str> = open.iter().map(|claim| field::class_name(claim)).collect();
     let largest = open.iter().map(|claim| asked(claim)).max().unwrap_or(0);
-    // Sets that make their pods one by one have more to come, as large as those that wait.
+    // Sets that create their pods one by one will need more, as large as those that wait.
     let plenty = largest.saturating_mul(i64::try_from(before.standing.unrun + open.len()).unwrap_or(i64::MAX));
     let pools = objects.iter().filter(|object| {
         field::kind(object) == "CSIStorageCapacity" && classes.contains(field::text(object, "/storageClassName"))
@@ -198,7 +199,7 @@ pub(crate) fn capacity(
     Ok((again.standing.unrun <= goal).then_some(needed))
 }
 
-/// A pool with so much room, in which volumes of this size can be made.
+/// A pool with this capacity, in which volumes of this size can be created.
 fn grown(pool: &Value, to_bytes: i64, largest: i64) -> Item {
     let from_bytes = bytes_of(&pool["capacity"]);
     let mut object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",

@@ -1,8 +1,8 @@
-//! What is left when nodes are lost, and what to add so that nothing is.
+//! What stops running when nodes are lost, and what to add so that nothing does.
 //!
-//! The cluster is simulated until nothing moves, then the nodes are deleted with the pods on them, and it is simulated until nothing moves
-//! again. Workloads make their pods anew. Pods that nobody makes anew are gone, and claims on disks of lost nodes keep their pods waiting: nothing
-//! that is added helps those.
+//! The cluster is simulated until nothing changes, then the nodes are deleted with their pods, and it is simulated until nothing changes again.
+//! Workloads recreate their pods. Pods without an owner are gone, and claims on disks of lost nodes keep their pods waiting: no addition helps
+//! those.
 
 use crate::add::{Addition, Offers};
 use crate::candidate::Cost;
@@ -19,10 +19,10 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many simulations the search for cheaper additions may take.
+/// Maximum number of simulations in the search for cheaper additions.
 const SIMULATIONS: usize = 400;
 
-/// How many spare nodes of each kind are added to see whether any help.
+/// Number of spare nodes of each kind added to find out whether any help.
 const PLENTY: usize = 200;
 
 /// What is lost.
@@ -30,48 +30,48 @@ const PLENTY: usize = 200;
 pub enum Survive {
     /// Any one zone.
     Zone,
-    /// Any so many nodes.
+    /// Any this many nodes.
     Nodes(usize),
 }
 
-/// What a loss leaves behind.
+/// The consequences of a loss.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Loss {
     /// The zone or the nodes.
     pub lost: String,
-    /// The nodes that are lost.
+    /// The lost nodes.
     pub nodes: Vec<String>,
-    /// How many pods would be left without a node.
+    /// Number of pods that would have no node.
     pub lacking: usize,
-    /// The pods that would wait, as far as they are made.
+    /// The pods that would wait, as far as they exist.
     pub waiting: Vec<Waiting>,
-    /// Pods that would be gone: nobody makes them anew.
+    /// Pods that would be gone: nothing recreates them.
     pub gone: Vec<String>,
-    /// How many of the pods would be left whatever is added.
+    /// How many of the pods would remain whatever is added.
     pub beyond_help: usize,
     /// The cluster after the loss.
     #[serde(skip)]
     pub played: Option<Played>,
 }
 
-/// What is left when nodes are lost.
+/// The result.
 #[derive(Debug)]
 pub struct Survived {
     /// The cluster before any loss.
     pub before: Played,
-    /// How many losses there are.
+    /// Number of possible losses.
     pub losses: usize,
-    /// Those that leave something behind, the worst first.
+    /// Those with consequences, worst first.
     pub bad: Vec<Loss>,
-    /// What to add so that nothing is left that can be helped.
+    /// What to add so that only pods remain that cannot be helped.
     pub addition: Option<Addition>,
-    /// Whether the time was up.
+    /// Whether time ran out.
     pub time_up: bool,
 }
 
 impl Survived {
-    /// Whether nothing is left behind, with what is added.
+    /// Whether no loss has consequences, with the addition.
     #[must_use]
     pub fn is_safe(&self) -> bool {
         let is_lost = |loss: &Loss| loss.beyond_help > 0 || !loss.gone.is_empty();
@@ -79,7 +79,7 @@ impl Survived {
     }
 }
 
-/// The sets of nodes that can be lost together. One that has no pods is no loss, unless it is spare for another.
+/// The sets of nodes that can be lost together. A node without pods is no loss, unless it is spare for another.
 fn losses(objects: &[Value], what: Survive) -> Vec<(String, Vec<String>)> {
     let view: Objects = objects.iter().cloned().collect();
     match what {
@@ -122,10 +122,10 @@ fn delete(nodes: &[String]) -> Action {
     })
 }
 
-/// Finds out what would be left, and what to add so that nothing is.
+/// Finds what would stop running, and what to add so that nothing does.
 ///
 /// # Errors
-/// If the time was up before anything was known, or an object cannot be created.
+/// If time ran out before anything was known, or an object cannot be created.
 pub fn survive(oracle: &mut Oracle<'_>, objects: &[Value], what: Survive, offers: &Offers) -> Result<Survived, Halt> {
     let before = oracle.play(objects.to_vec())?;
     let settled = Settled::of(&before);
@@ -150,7 +150,7 @@ pub fn survive(oracle: &mut Oracle<'_>, objects: &[Value], what: Survive, offers
     Ok(survived)
 }
 
-/// Tries every loss on the cluster as it is.
+/// Tries every loss on the current cluster.
 fn look(
     oracle: &mut Oracle<'_>,
     settled: &Settled,
@@ -174,7 +174,7 @@ fn look(
     Ok(())
 }
 
-/// Searches for spare nodes with which nothing is left that can be helped.
+/// Searches for spare nodes with which only pods remain that cannot be helped.
 fn help(
     oracle: &mut Oracle<'_>,
     settled: &Settled,
@@ -200,7 +200,7 @@ fn help(
         let mut lacking = 0;
         for (_, nodes) in losses(&objects, what) {
             let old: Vec<String> = nodes.iter().filter(|node| settled.has_node(node)).cloned().collect();
-            // Where nothing was left before, nothing is left with spare nodes, unless they are lost as well.
+            // If nothing was affected before, nothing is with spare nodes, unless they are lost as well.
             if old.is_empty() || (old.len() == nodes.len() && !bad.contains(&nodes)) {
                 continue;
             }
@@ -230,7 +230,7 @@ fn help(
     Ok(())
 }
 
-/// Counts the pods that are left whatever is added.
+/// Counts the pods that remain whatever is added.
 struct Hopeless<'a> {
     settled: &'a Settled,
     what: Survive,
@@ -251,7 +251,7 @@ impl<'a> Hopeless<'a> {
         }
     }
 
-    /// How many pods the loss of nodes leaves behind with plenty of spare nodes. Those of a lost zone are lost with it.
+    /// Number of pods affected by the loss of nodes with plenty of spare nodes. Those in a lost zone are lost with it.
     fn count(&mut self, oracle: &mut Oracle<'_>, old: &[String]) -> Result<usize, Halt> {
         if let Some(known) = self.known.get(old) {
             return Ok(*known);

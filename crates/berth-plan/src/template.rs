@@ -1,5 +1,5 @@
-//! A node that could be added, with everything that comes with it: its CSINode, its local disks, and the capacity that is published
-//! for it alone.
+//! A node that could be added, with its related objects: its CSINode, its local disks, and the capacity that is published only for
+//! it.
 
 use berth_cluster::simulation::scenario::copy::{self, Storage};
 use berth_cluster::simulation::zone_of;
@@ -9,29 +9,29 @@ use berth_core::quantity::{Bytes, Quantity};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Stands for the name that the node will have: no name and no label can hold it.
+/// Placeholder for the name of the node: no name and no label can contain it.
 const NAME: &str = "\u{1}";
 
-/// The objects of a node whose name is still open.
+/// The objects of a node without a name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Template {
     /// The node first.
     objects: Vec<Value>,
 }
 
-/// What one node of a template has to give.
+/// The resources of one node of a template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
     /// Allocatable resources: CPU in thousandths, everything else in units.
     pub resources: BTreeMap<String, i64>,
     /// Local disks: class and size.
     pub disks: Vec<(String, i64)>,
-    /// Capacity that is published for the node alone: class and bytes.
+    /// Capacity that is published only for the node: class and bytes.
     pub pools: Vec<(String, i64)>,
 }
 
 impl Template {
-    /// Another node like one that is there. All its disks are free, and so is the room of the volumes that were made on it.
+    /// A copy of an existing node. All its disks are free, and so is the space of the volumes that were created on it.
     #[must_use]
     pub fn like(view: &dyn View, node: &Value) -> Self {
         let mut template = Self::of_node(copy::node(node, NAME));
@@ -47,7 +47,7 @@ impl Template {
         template
     }
 
-    /// Another node like one that is there, in a zone.
+    /// A copy of an existing node, in a zone.
     #[must_use]
     pub fn like_in_zone(view: &dyn View, node: &Value, zone: &str) -> Self {
         let mut template = Self::like(view, node);
@@ -62,7 +62,7 @@ impl Template {
         template
     }
 
-    /// A node of a zone by its manifest, which need not have a name, with local disks: class and size of each.
+    /// A node of a zone from its manifest, which need not have a name, with local disks: class and size of each.
     #[must_use]
     pub fn new(node: Value, disks: &[(String, i64)], view: &dyn View, zone: &str) -> Self {
         let mut template = Self::of_node(node);
@@ -74,7 +74,7 @@ impl Template {
         template
     }
 
-    /// Labels the node with the zone, and with the region that the nodes of the zone are in.
+    /// Labels the node with the zone, and with the region of the nodes in that zone.
     fn put_in_zone(&mut self, view: &dyn View, zone: &str) {
         let Some(node) = self.objects.first_mut().filter(|_| !zone.is_empty()) else {
             return;
@@ -103,7 +103,7 @@ impl Template {
         self.objects.first().unwrap_or(&Value::Null)
     }
 
-    /// The objects of the node under a name.
+    /// The objects of the node with a name.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<Value> {
         let mut objects = self.objects.clone();
@@ -111,7 +111,7 @@ impl Template {
         objects
     }
 
-    /// What one such node has to give.
+    /// The resources of one such node.
     #[must_use]
     pub fn supply(&self) -> Supply {
         let mut supply = Supply {
@@ -157,12 +157,12 @@ fn amount_of(name: &str, amount: &Value) -> Option<i64> {
     })
 }
 
-/// Bytes of a quantity; zero if there is none.
+/// Bytes of a quantity; zero if missing.
 pub(crate) fn bytes_of(amount: &Value) -> i64 {
     serde_json::from_value::<Quantity>(amount.clone()).map_or(0, Quantity::value)
 }
 
-/// A new local volume. Access modes and volume mode are those of a claim, if there is one.
+/// A new local volume. Access modes and volume mode are those of a claim, if given.
 pub(crate) fn local_volume(name: &str, hostname: &str, class: &str, bytes: i64, claim: Option<&Value>) -> Value {
     let of_claim = |part: &str| claim.map_or(&Value::Null, |claim| &claim["spec"][part]);
     let modes = match of_claim("accessModes") {
@@ -180,7 +180,7 @@ pub(crate) fn local_volume(name: &str, hostname: &str, class: &str, bytes: i64, 
     volume
 }
 
-/// Puts a text in the place of another one, wherever that is a whole value.
+/// Replaces a text wherever it is a whole value.
 fn put_value(value: &mut Value, from: &str, to: &str) {
     match value {
         Value::String(found) if found == from => to.clone_into(found),
@@ -190,7 +190,7 @@ fn put_value(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// Puts the name in, wherever it is left open.
+/// Fills in the name.
 fn put_name(value: &mut Value, name: &str) {
     match value {
         Value::String(found) if found.contains(NAME) => *found = found.replace(NAME, name),
@@ -204,7 +204,7 @@ fn is_zone_key(key: &str) -> bool {
     key == "zone" || key.ends_with("/zone")
 }
 
-/// Names another zone in labels, and in requirements on labels.
+/// Changes the zone in labels, and in requirements on labels.
 fn rezone(value: &mut Value, from: &str, to: &str) {
     match value {
         Value::Object(fields) => {

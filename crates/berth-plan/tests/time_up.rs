@@ -1,11 +1,11 @@
-//! A search whose time is up answers with what is known by then.
+//! A search that runs out of time returns what is known by then.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth_cluster::simulation::Options;
 use berth_plan::{Halt, Oracle, Subject, Watch, fit};
 use serde_json::{Value, json};
 
-/// Ends a search after so many simulations.
+/// Ends a search after this many simulations.
 struct After(usize);
 
 impl Watch for After {

@@ -1,9 +1,9 @@
-//! Small clusters that are made at random.
+//! Small random clusters.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A node of a zone with so many CPUs.
+/// A node of a zone with this many CPUs.
 pub(crate) fn node(name: &str, zone: &str, cpus: u32) -> Value {
     json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}},
@@ -25,18 +25,18 @@ pub(crate) fn local_class() -> Value {
         "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
 }
 
-/// What a StatefulSet of a random cluster asks for.
+/// What a StatefulSet of a random cluster requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// How many pods.
+    /// Number of pods.
     pub replicas: u32,
     /// CPU of each, in thousandths.
     pub milli: u32,
-    /// Size of the claim of each; none without.
+    /// Size of the claim of each; `None` without claims.
     pub gi: Option<u32>,
-    /// Whether its pods keep apart: by node, by zone.
+    /// Whether its pods have anti-affinity: by node, by zone.
     pub apart: Option<bool>,
-    /// Whether its pods are made at once.
+    /// Whether its pods are created at once.
     pub parallel: bool,
 }
 

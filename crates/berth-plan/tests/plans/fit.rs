@@ -16,7 +16,7 @@ proptest! {
         let mut watch = Forever;
         let mut oracle = Oracle::new(Options::default(), &mut watch);
         let found = fit(&mut oracle, &objects, &subject).unwrap();
-        // How many pods do not run with so many replicas more.
+        // Number of pods that do not run with this many more replicas.
         let unrun = |more: usize| {
             let replicas = a.replicas + u32::try_from(more).unwrap();
             let mut objects = objects.clone();

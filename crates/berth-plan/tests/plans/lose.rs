@@ -1,4 +1,4 @@
-//! What survives losses, and what can go.
+//! What survives losses, and what can be removed.
 
 use crate::{Forever, SEED, clusters, simulated};
 use berth_cluster::Objects;
@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// A cluster to which things are done, an hour apart.
+/// A cluster after actions, an hour apart.
 fn after(objects: Vec<Value>, actions: Vec<Action>) -> Simulation {
     let mut simulation = Simulation::new(Options::default());
     simulation.load(objects).unwrap();
@@ -81,7 +81,7 @@ proptest! {
         if let Some(addition) = answer.addition.as_ref().filter(|_| answer.is_safe()) {
             let with = with_items(&settled.all_objects(), &addition.items);
             for lost in losses(&with, what) {
-                // With spare nodes, pods may run that waited before.
+                // With spare nodes, pods that waited before may run.
                 prop_assert!(running(&after(with.clone(), vec![Action::DeleteNodes(lost)])) >= before);
             }
         }
@@ -99,7 +99,7 @@ proptest! {
         let is_left = |pod: &&Value| answer.removed.iter().any(|removed| pod["spec"]["nodeName"] == *removed.node);
         prop_assert_eq!(drained.objects().of_kind("Pod").filter(is_left).count(), 0);
         prop_assert!(answer.saved() <= answer.at_most);
-        // A node that stays for a pod cannot go on top of the others.
+        // A node that is kept for a pod cannot be removed in addition to the others.
         let nodes = objects.iter().filter(|object| object["kind"] == "Node").count();
         prop_assert_eq!(answer.removed.len() + answer.kept.len(), nodes);
     }

@@ -1,4 +1,4 @@
-//! What is planned is what simulations of the plan do, on small clusters that are made at random.
+//! Plans match simulations of the plan, on small random clusters.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod add;
@@ -11,10 +11,10 @@ use berth_plan::Watch;
 use proptest::test_runner::RngSeed;
 use serde_json::Value;
 
-/// Each run tries the same clusters: a search takes many simulations, so that there is time for a few clusters only.
+/// Each run tries the same clusters: a search takes many simulations, so there is time for only a few clusters.
 const SEED: RngSeed = RngSeed::Fixed(17);
 
-/// Lets a search go on for as long as it likes.
+/// Never ends a search.
 struct Forever;
 
 impl Watch for Forever {
@@ -23,7 +23,7 @@ impl Watch for Forever {
     }
 }
 
-/// A cluster on which nothing moves any more.
+/// A cluster in which nothing changes any more.
 fn simulated(objects: Vec<Value>) -> Simulation {
     let mut simulation = Simulation::new(Options::default());
     simulation.load(objects).unwrap();
@@ -31,7 +31,7 @@ fn simulated(objects: Vec<Value>) -> Simulation {
     simulation
 }
 
-/// How many pods run in the end.
+/// Number of pods that run in the end.
 fn running(objects: Vec<Value>) -> usize {
     let pods = simulated(objects).outcome().pods;
     pods.iter().filter(|pod| pod.phase == "Running").count()
