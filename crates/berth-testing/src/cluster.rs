@@ -1,4 +1,5 @@
-//! The cluster that tests write to: objects in memory under the rules of an API server, and every state they went through.
+//! The cluster that tests write to: objects in memory under the rules of an API server, with the history of their
+//! states.
 
 use berth_cluster::{Carried, Change, MemoryCluster, View, field, key_of, step};
 use berth_core::api::Kind;
@@ -6,31 +7,32 @@ use berth_core::effect::{Effect, Event, Guard, Merge, ObjectKey, Patch, Refusal,
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// A change, as a watch brings it.
+/// A change, as a watch delivers it.
 #[derive(Clone, Debug)]
 pub struct Logged {
     /// The object.
     pub key: ObjectKey,
-    /// Its new state. `None`: it is gone.
+    /// Its new state. `None` if it was deleted.
     pub object: Option<Value>,
 }
 
-/// What befalls a write.
+/// A fault of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it is carried out if its guard holds.
+    /// None: it is carried out if its guard holds.
     None,
     /// Its author stops before it.
     Stop,
-    /// Somebody else writes to the object at the same moment. A server that cannot make both writes says so, whatever the guard.
+    /// Another writer changes the object at the same moment. A server that cannot make both writes reports a conflict,
+    /// whatever the guard.
     Conflict,
     /// The server refuses it.
     Refused,
-    /// It is carried out, but the answer is lost.
+    /// It is carried out, but the response is lost.
     AnswerLost,
 }
 
-/// A cluster in memory. Where an object is named, its namespace is `default` unless the name says another one (`team/db`).
+/// A cluster in memory. The namespace of a named object is `default` unless the name includes another one (`team/db`).
 #[derive(Clone, Debug)]
 pub struct Cluster {
     memory: MemoryCluster,
@@ -60,7 +62,7 @@ pub fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey::new(kind.to_owned(), namespace, name)
 }
 
-/// The key of an object that may leave out its namespace.
+/// The key of an object that may omit its namespace.
 fn with_namespace(object: &Value) -> ObjectKey {
     let key_of_it = key_of(object);
     match key_of_it.namespace.as_str() {
@@ -80,10 +82,10 @@ impl Cluster {
         cluster
     }
 
-    /// Creates an object. A second passes, so that of two objects one is the older.
+    /// Creates an object. A second passes, so that two objects differ in age.
     ///
     /// # Errors
-    /// As an API server would refuse it.
+    /// If an API server would refuse it.
     pub fn try_create(&mut self, mut object: Value) -> Result<(), Refusal> {
         let key = with_namespace(&object);
         if !key.namespace.is_empty() {
@@ -98,16 +100,17 @@ impl Cluster {
         created
     }
 
-    /// Creates an object that must not be there yet.
+    /// Creates an object that must not exist yet.
     #[track_caller]
     pub fn create(&mut self, object: Value) {
         self.try_create(object).unwrap_or_else(|refusal| panic!("{refusal}"));
     }
 
-    /// Creates an object without the finalizers that protect claims and volumes: for tests in which nobody would lift the protection.
+    /// Creates an object without the finalizers that protect claims and volumes: for tests without a controller that
+    /// removes them.
     ///
     /// # Errors
-    /// As an API server would refuse it.
+    /// If an API server would refuse it.
     pub fn create_unprotected(&mut self, object: Value) -> Result<(), Refusal> {
         let finalizers = object["metadata"]["finalizers"].clone();
         let key = with_namespace(&object);
@@ -121,7 +124,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Creates an object, or replaces the one of its name.
+    /// Creates an object, or replaces the one with its name.
     #[track_caller]
     pub fn put(&mut self, mut object: Value) {
         let known = self.memory.objects().find(&with_namespace(&object)).cloned();
@@ -152,7 +155,7 @@ impl Cluster {
         });
     }
 
-    /// Writes what was changed: a status by its subresource, as an API server wants it.
+    /// Writes what was changed: a status through its subresource, as an API server requires.
     fn update(&mut self, known: &Value, changed: &Value) {
         let mut parts = match field::difference(known, changed) {
             Some(Value::Object(parts)) => parts,
@@ -174,21 +177,21 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object, as a user does: finalizers and the time that a pod is given to stop are respected.
+    /// Deletes an object as a user does, respecting finalizers and a pod's grace period.
     pub fn delete(&mut self, kind: &str, name: &str) {
         if let Some(object) = self.get(kind, name).cloned() {
             self.carried(&step::delete(&object));
         }
     }
 
-    /// Deletes an object without giving it time to stop, as a node agent does. Finalizers are respected.
+    /// Deletes an object without a grace period, as a node agent does. Finalizers are respected.
     pub fn delete_now(&mut self, kind: &str, name: &str) {
         if let Some(object) = self.get(kind, name).cloned() {
             self.carried(&step::remove(&object));
         }
     }
 
-    /// Deletes an object for good: whoever held it has let go.
+    /// Deletes an object for good: removes its finalizers.
     pub fn remove(&mut self, kind: &str, name: &str) {
         if let Some(object) = self.get(kind, name).cloned() {
             self.carried(&step::patch(
@@ -200,7 +203,7 @@ impl Cluster {
         }
     }
 
-    /// Carries out what nobody may refuse.
+    /// Carries out an effect that must not be refused.
     fn carried(&mut self, effect: &Effect) {
         let carried = self.carry_out(std::slice::from_ref(effect));
         carried.done().unwrap_or_else(|refusal| panic!("{refusal}"));
@@ -222,20 +225,20 @@ impl Cluster {
         self.memory.objects().iter()
     }
 
-    /// A text of an object; empty if object or field is not there.
+    /// A text of an object; empty if object or field is missing.
     #[must_use]
     pub fn text(&self, kind: &str, name: &str, pointer: &str) -> &str {
         let value = self.get(kind, name).and_then(|object| object.pointer(pointer));
         value.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Carries out effects by the executor of simulations.
+    /// Carries out effects with the executor of simulations.
     pub fn carry_out(&mut self, effects: &[Effect]) -> Carried {
         self.carry_out_with(effects, |_| Fault::None)
     }
 
-    /// Carries out effects, of which writes meet faults. A write that its author did not live to make ends the list, and so does one
-    /// that was refused or whose answer was lost.
+    /// Carries out effects with faults of writes. A write that its author stopped before ends the list, and so does one that was
+    /// refused or whose response was lost.
     pub fn carry_out_with(&mut self, effects: &[Effect], mut fault: impl FnMut(&Effect) -> Fault) -> Carried {
         let mut carried = Carried::default();
         for effect in effects {
@@ -248,7 +251,7 @@ impl Cluster {
         carried
     }
 
-    /// Carries out the next effect of a list. `carried` says how the list went so far.
+    /// Carries out the next effect of a list. `carried` is the result of the list so far.
     ///
     /// # Errors
     /// Why the list ends here.
@@ -302,24 +305,24 @@ impl Cluster {
         }
     }
 
-    /// Everything that happened, in order: what watches bring.
+    /// Everything that happened, in order: what watches deliver.
     #[must_use]
     pub fn log(&self) -> &[Logged] {
         &self.log
     }
 
-    /// Everything that happened since this was last asked, in order. It is no longer in the log.
+    /// Everything that happened since the last call, in order. It is removed from the log.
     pub fn take_log(&mut self) -> Vec<Logged> {
         std::mem::take(&mut self.log)
     }
 
-    /// What was told to users, in order.
+    /// The recorded events, in order.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         self.memory.events()
     }
 
-    /// How many writes there have been.
+    /// Number of writes.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.memory.version()

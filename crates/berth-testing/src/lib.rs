@@ -1,7 +1,7 @@
 //! Helpers for the tests of all crates: objects, and a cluster in memory ([`Cluster`]).
 //!
-//! Objects are JSON: a constructor for each kind that many tests need, and words ([`Manifest`]) to change what it
-//! made. Whatever a constructor does not take as a parameter, it sets to what most tests want.
+//! Objects are JSON: a constructor for each kind that many tests need, and methods ([`Manifest`]) to change its result.
+//! What is not a parameter of a constructor has the value that most tests need.
 //!
 //! ```
 //! use berth_testing::{Manifest, claim, local_class, node, pod, volume};
@@ -16,10 +16,10 @@
 //! assert_eq!(story[4]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data");
 //! ```
 //!
-//! For tests only: no shipped crate depends on it. Unit tests of `berth-core` and `berth-cluster` are compiled with
-//! another copy of their own types than this crate knows: they use it for JSON alone.
+//! For tests only: no shipped crate depends on it. Unit tests of `berth-core` and `berth-cluster` are compiled with a
+//! different copy of their own types than this crate uses: they use it only for JSON.
 
-// A test that asks for what cannot be made fails loudly.
+// A test that requests something impossible fails loudly.
 #![allow(clippy::panic, clippy::expect_used)]
 
 mod cluster;

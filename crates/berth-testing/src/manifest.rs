@@ -1,4 +1,4 @@
-//! Words that change an object.
+//! Methods that change an object.
 
 use berth_core::api::Object;
 use berth_core::names;
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 /// Changes of an object under construction.
 #[must_use]
 pub trait Manifest: Sized {
-    /// Sets the field at a JSON pointer, with all above it that is not there.
+    /// Sets the field at a JSON pointer, creating missing parents.
     fn with(self, pointer: &str, value: impl Into<Value>) -> Self;
 
-    /// Sets the size of a volume, the request of a claim, or the room of a pool.
+    /// Sets the size of a volume, the request of a claim, or the capacity of a pool.
     fn gi(self, gi: u32) -> Self;
 
-    /// Puts a pod on a node, a volume on its disk, or a pool into it.
+    /// Sets the node of a pod, a local volume or a pool.
     fn on(self, node: &str) -> Self;
 
-    /// What the components of Berth read of the object.
+    /// The object as decoded by the components of Berth.
     fn decoded(&self) -> Object;
 
     /// The object as the type of its kind.
@@ -59,7 +59,7 @@ pub trait Manifest: Sized {
         self.with("/status/phase", phase)
     }
 
-    /// Has claims of a class bound without waiting for a consumer.
+    /// Sets immediate binding for a class.
     fn immediate(self) -> Self {
         self.with("/volumeBindingMode", "Immediate")
     }
@@ -74,7 +74,7 @@ pub trait Manifest: Sized {
         self.with("/spec/accessModes", json!(modes))
     }
 
-    /// Lets a volume be reached by the nodes alone that have one of these values of a label.
+    /// Makes a volume reachable only from nodes with one of these values of a label.
     fn reached_by(self, key: &str, values: &[&str]) -> Self {
         let expression = json!({"key": key, "operator": "In", "values": values});
         self.with(
@@ -88,7 +88,7 @@ pub trait Manifest: Sized {
         self.with("/spec/claimRef", json!({"namespace": "default", "name": claim}))
     }
 
-    /// Binds a claim to a volume for good.
+    /// Binds a claim to a volume completely.
     fn bound_to(self, volume: &str) -> Self {
         self.with("/spec/volumeName", volume)
             .annotation(names::BIND_COMPLETED, "yes")
@@ -101,7 +101,7 @@ pub trait Manifest: Sized {
         self.with(&format!("/spec/containers/0/resources/requests/{resource}"), quantity)
     }
 
-    /// Sets how much of a resource a node has for pods.
+    /// Sets how much of a resource a node has allocatable.
     fn allocatable(self, resource: &str, quantity: impl Into<Value>) -> Self {
         self.with(&format!("/status/allocatable/{}", escaped(resource)), quantity)
     }

@@ -4,13 +4,13 @@ use crate::Manifest;
 use berth_core::names;
 use serde_json::{Value, json};
 
-/// An object of a kind that has no constructor of its own here.
+/// An object of a kind without a constructor here.
 #[must_use]
 pub fn object(api_version: &str, kind: &str, name: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
 }
 
-/// A node with 4 processors, 16Gi of memory and room for 110 pods.
+/// A node with 4 CPUs, 16Gi of memory and room for 110 pods.
 #[must_use]
 pub fn node(name: &str) -> Value {
     let resources = json!({"cpu": "4", "memory": "16Gi", "pods": "110"});
@@ -27,7 +27,7 @@ pub fn class(name: &str, provisioner: &str) -> Value {
         .with("/volumeBindingMode", "WaitForFirstConsumer")
 }
 
-/// The class `local`: claims wait for their first consumer, and nobody makes volumes.
+/// The class `local`: claims wait for their first consumer, and there is no provisioner.
 #[must_use]
 pub fn local_class() -> Value {
     class("local", names::NO_PROVISIONER)
@@ -97,7 +97,7 @@ pub fn csi_node(name: &str, drivers: &[(&str, &[&str])]) -> Value {
     object("storage.k8s.io/v1", "CSINode", name).with("/spec/drivers", drivers)
 }
 
-/// Room for volumes of a class, on every node.
+/// Capacity for volumes of a class, on every node.
 #[must_use]
 pub fn capacity(name: &str, class: &str, gi: u32) -> Value {
     object("storage.k8s.io/v1", "CSIStorageCapacity", name)
@@ -107,14 +107,14 @@ pub fn capacity(name: &str, class: &str, gi: u32) -> Value {
         .gi(gi)
 }
 
-/// A pod that requests processors.
+/// A pod that requests CPUs.
 #[must_use]
 pub fn sized(name: &str, cpu: u32) -> Value {
     pod(name, &[]).requests("cpu", cpu.to_string())
 }
 
-/// The claim and the pod `web-INDEX` that a StatefulSet would make, near its likes (`podAffinity`) or away from them
-/// (`podAntiAffinity`).
+/// The claim and the pod `web-INDEX` that a StatefulSet would create, near similar pods (`podAffinity`) or away from
+/// them (`podAntiAffinity`).
 #[must_use]
 pub fn member(index: usize, affinity: &str) -> [Value; 2] {
     let data = format!("data-web-{index}");

@@ -1,5 +1,5 @@
-//! The recorded binding scenarios (`conformance/cases/binding.jsonl`): how a state of a cluster is written down in them, and which
-//! of their answers are left open.
+//! The recorded binding scenarios (`conformance/cases/binding.jsonl`): the format of cluster states in them, and which results are
+//! left open.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -11,13 +11,13 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 /// The scenarios.
 ///
 /// # Panics
-/// If the file is broken.
+/// If the file is invalid.
 pub fn scenarios() -> impl Iterator<Item = Value> {
     let lines = include_str!("../../../conformance/cases/binding.jsonl").lines();
     lines.map(|line| serde_json::from_str(line).expect("a scenario in each line"))
 }
 
-/// Volumes, claims and events as scenarios have them. An event is kind and name of its object, type and reason.
+/// Volumes, claims and events in the format of scenarios. An event is kind and name of its object, type and reason.
 #[must_use]
 pub fn state(volumes: &[&Value], claims: &[&Value], events: &BTreeSet<[String; 4]>) -> Value {
     let annotations = |object: &Value| object.pointer("/metadata/annotations").cloned().unwrap_or(json!({}));
@@ -52,7 +52,7 @@ pub fn state(volumes: &[&Value], claims: &[&Value], events: &BTreeSet<[String; 4
     json!({"volumes": volumes, "claims": claims, "events": events})
 }
 
-/// A state with its events in order, to compare it with another.
+/// A state with sorted events, for comparison.
 #[must_use]
 pub fn sorted(state: &Value) -> Value {
     let mut state = state.clone();
@@ -62,10 +62,10 @@ pub fn sorted(state: &Value) -> Value {
     state
 }
 
-/// The first step of a scenario after which the state is not the recorded one.
+/// The first step of a scenario after which the state differs from the recorded one.
 ///
 /// # Panics
-/// If there is not a state for each step.
+/// If there is no state for each step.
 #[must_use]
 pub fn difference(scenario: &Value, states: &[Value]) -> Option<String> {
     let recorded = scenario["after"].as_array().expect("a state after each step");
@@ -77,11 +77,11 @@ pub fn difference(scenario: &Value, states: &[Value]) -> Option<String> {
     })
 }
 
-/// The scenario with the names of two volumes of one size swapped, for each pair of them: which of them a claim gets is left open, and
-/// here the name decides.
+/// The scenario with the names of two equally large volumes swapped, for each pair of them: which of them a claim gets is left open,
+/// and here the name decides.
 ///
 /// # Panics
-/// If the scenario is broken.
+/// If the scenario is invalid.
 #[must_use]
 pub fn with_equals_swapped(scenario: &Value) -> Vec<Value> {
     let created = scenario["steps"].as_array().expect("steps").iter();
@@ -114,7 +114,7 @@ fn with_names_swapped(value: &Value, names: [&str; 2]) -> Value {
         Value::Array(items) => items.iter().map(|item| with_names_swapped(item, names)).collect(),
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| match key.as_str() {
-                // A volume may be called like a version.
+                // A volume may be named like a version.
                 "apiVersion" => (key.clone(), value.clone()),
                 _ => (swapped(key), with_names_swapped(value, names)),
             };

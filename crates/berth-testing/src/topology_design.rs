@@ -1,4 +1,4 @@
-//! The storage classes of KEP-490 (volume topology), word for word.
+//! The storage classes of KEP-490 (volume topology), verbatim.
 
 /// The class of the end-to-end example.
 pub const STANDARD: &str = "
@@ -74,7 +74,7 @@ allowedTopologies:
     - rack2
 ";
 
-/// [`MULTI_ZONAL`] with one zone alone: no volume can be made.
+/// [`MULTI_ZONAL`] with only one zone: no volume can be created.
 #[must_use]
 pub fn multi_zonal_in_one_zone() -> String {
     let text = MULTI_ZONAL.replace("    - us-central1-b\n    - us-central1-c\n", "");
