@@ -1,7 +1,7 @@
-//! Chance that follows from a seed.
+//! Randomness from a seed.
 //!
-//! Stories are drawn from a [`Dice`]. What happens while a story is played (how long a message takes, say) does not come from a
-//! sequence but is a [hash](mix) of what it is about: a story from which a step was taken out goes on as before elsewhere, which is
+//! Stories are drawn from a [`Dice`]. What happens while a story is played (for example, how long a message takes) does not come
+//! from a sequence but is a [hash](mix) of its context: if a step is removed from a story, the rest continues as before, which is
 //! what makes stories shrink.
 
 /// Mixes numbers into one that looks random (splitmix64).
@@ -21,7 +21,7 @@ fn scramble(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A sequence of numbers from a seed.
+/// A sequence of random numbers from a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
     state: u64,
@@ -53,7 +53,7 @@ impl Dice {
         of.get(self.below(of.len())).copied()
     }
 
-    /// Whether something happens that happens once in so many times.
+    /// Returns true once in this many times.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -1,4 +1,4 @@
-//! What the simulator sees of a component: news in, jobs out.
+//! The simulator's interface to a component: news in, jobs out.
 
 use crate::executor::Outcome;
 use crate::mutation::Mutation;
@@ -11,42 +11,42 @@ use jiff::Timestamp;
 use std::future::Future;
 use std::rc::Rc;
 
-/// One change to the objects of a kind, as a watch brings it.
+/// One change to the objects of a kind, as a watch delivers it.
 #[derive(Clone, Debug)]
 pub(crate) enum News {
     Applied(Rc<Doc>),
     /// Namespace, name and uid.
     Removed(String, String, String),
-    /// That was all there is of the kind.
+    /// The list of the kind is complete.
     Listed,
 }
 
-/// What a job brings back.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Finished {
-    /// A list of effects, or what a provisioner did.
+    /// A list of effects, or the work of a provisioner.
     Keyed(Box<Outcome>, Option<Box<Ended>>),
-    /// An effect of the scheduler: the write that it waits for, and the pod whose effects keep their order.
+    /// An effect of the scheduler: the write that it waits for, and the pod whose effects are ordered.
     Scheduling(Option<(WriteId, WriteOutcome)>, Option<PodKey>),
 }
 
 /// The number of a job within its process.
 pub(crate) type JobId = u64;
 
-/// What a component is given for one turn.
+/// The input and output of one turn of a component.
 pub(crate) struct Turn {
-    /// By a clock that only tells how much time has passed.
+    /// The monotonic clock.
     pub(crate) now: Millis,
-    /// What the clock on the wall of its machine says.
+    /// The wall clock of its machine.
     pub(crate) wall: Timestamp,
     /// Every kind was listed.
     pub(crate) complete: bool,
     pub(crate) next_job: JobId,
-    /// The bug that is switched on.
+    /// The enabled bug.
     pub(crate) mutation: Option<Mutation>,
     /// The jobs that it starts.
     pub(crate) spawned: Vec<(JobId, Job<Finished>)>,
-    /// What a scheduler decided.
+    /// The decisions of a scheduler.
     pub(crate) decided: Vec<Effect>,
 }
 
@@ -65,19 +65,19 @@ impl Turn {
     }
 }
 
-/// A component with its memory.
+/// A component with its state.
 pub(crate) trait Component {
-    /// Takes in what a watch brings.
+    /// Applies what a watch delivers.
     fn take(&mut self, kind: &'static str, news: Vec<News>, turn: &mut Turn);
     /// Every kind was listed for the first time.
     fn complete(&mut self) {}
     /// A job is done.
     fn finish(&mut self, job: JobId, finished: Finished, turn: &mut Turn);
-    /// Does what there is to do.
+    /// Does all pending work.
     fn run(&mut self, turn: &mut Turn);
-    /// When there is something to do, if nothing else happens.
+    /// When there is work to do, if nothing else happens.
     fn wake(&self) -> Option<Millis>;
-    /// The scheduler, if it is one.
+    /// The scheduler, if this is one.
     fn scheduler(&self) -> Option<&Scheduler> {
         None
     }

@@ -1,4 +1,4 @@
-//! A storage backend that outlives every process, and goes wrong when it is told to.
+//! A storage backend that outlives every process, and fails on demand.
 
 use crate::components::DRIVER;
 use crate::story::DriverFault;
@@ -9,20 +9,20 @@ use std::collections::{BTreeMap, VecDeque};
 /// The backend.
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
-    /// The volumes by the names that they were asked for by.
+    /// The volumes by their requested names.
     pub(crate) volumes: BTreeMap<String, Volume>,
     pub(crate) faults: VecDeque<DriverFault>,
 }
 
-/// What comes of a call.
+/// The result of a call.
 pub(crate) struct Called<T> {
     pub(crate) answer: T,
-    /// How much longer it takes.
+    /// Its additional delay.
     pub(crate) extra_millis: u64,
 }
 
 impl Driver {
-    /// Makes a volume, or gives the one of that name.
+    /// Creates a volume, or returns the one with that name.
     pub(crate) fn create(&mut self, request: &Request) -> Called<Answer> {
         let fault = self.faults.pop_front();
         let at_once = |answer| Called {
@@ -70,7 +70,7 @@ impl Driver {
         self.volumes.entry(request.name.clone()).or_insert_with(new).clone()
     }
 
-    /// Deletes a volume. One that is not there counts as deleted.
+    /// Deletes a volume. A nonexistent one counts as deleted.
     pub(crate) fn delete(&mut self, handle: &str) -> Called<Result<(), String>> {
         let fault = self.faults.pop_front();
         let failed = matches!(fault, Some(DriverFault::Hangs | DriverFault::Unclear));

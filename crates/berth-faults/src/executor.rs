@@ -1,4 +1,4 @@
-//! Sends effects to the API server of the simulation, and makes the bugs that are made on the way to it.
+//! Sends effects to the API server of the simulation, and implements the bugs on that path.
 
 use crate::mutation::Mutation;
 use crate::port::{ApiError, Port};
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How a list of effects went.
+/// The result of a list of effects.
 pub(crate) type Outcome = berth_reconcile::Outcome<Rc<Doc>>;
 
 impl Answered for Doc {
@@ -31,7 +31,7 @@ impl Answered for Doc {
     }
 }
 
-/// Carries out effects in order, until the first that is refused.
+/// Carries out effects in order until the first refusal.
 pub(crate) async fn carry_out(port: &Port, effects: &[Effect]) -> Outcome {
     let hands = Hands {
         port,
@@ -43,7 +43,7 @@ pub(crate) async fn carry_out(port: &Port, effects: &[Effect]) -> Outcome {
 /// One list of effects on its way to the server.
 struct Hands<'a> {
     port: &'a Port,
-    /// The bug that does not read an object after a conflict is at work.
+    /// The bug that does not read an object after a conflict is active.
     is_careless: Cell<bool>,
 }
 
@@ -70,7 +70,7 @@ impl Hands<'_> {
         self.port.has(mutation)
     }
 
-    /// The effect as it is sent: with the version that it goes by, and without what a bug forgets.
+    /// The effect as sent: with its version, and without what a bug forgets.
     fn sent(&self, effect: &Effect, version: &str) -> Effect {
         let mut sent = effect.clone();
         let go_by = |target: &mut Target| {
@@ -99,7 +99,7 @@ impl Hands<'_> {
         sent
     }
 
-    /// What a bug makes of an answer that was lost or of a conflict.
+    /// What a bug does with a lost response or a conflict.
     async fn mistaken(&self, effect: &Effect, key: &ObjectKey, error: &ApiError) -> Result<Written<Rc<Doc>>, Refused> {
         let in_doubt = *error == ApiError::InDoubt;
         let is_update = !matches!(effect, Effect::Create(_));

@@ -1,4 +1,4 @@
-//! The loop for keyed work of `berth_reconcile` as a component of the simulation, and the bugs that are made in it.
+//! The loop for keyed work of `berth_reconcile` as a component of the simulation, and the bugs in it.
 
 use crate::component::{Component, Finished, JobId, News, Turn};
 use crate::executor::{Outcome, carry_out};
@@ -32,7 +32,7 @@ pub(crate) struct Keyed<S> {
 impl<S: Steps> Keyed<S> {
     pub(crate) fn new(steps: S, backoff: Backoff, workers: usize) -> Self {
         Self {
-            // Chance comes from the seed alone.
+            // Randomness comes only from the seed.
             keyed: berth_reconcile::Keyed::new(steps, backoff, || 0.0),
             workers,
             in_flight: BTreeMap::new(),
@@ -71,7 +71,7 @@ impl<S: Steps> Keyed<S> {
         }
     }
 
-    /// Takes in what is known to be gone.
+    /// Applies what is known to be gone.
     fn bring_back(&mut self, outcome: &Outcome) {
         for answer in &outcome.fresh {
             let known = self.keyed.reconciler.version(answer.key());
@@ -159,7 +159,7 @@ impl<S: Steps> Component for Keyed<S> {
 
     fn wake(&self) -> Option<Millis> {
         let due = self.keyed.queue.next_due()?;
-        // A part of a millisecond is over with the whole of it.
+        // A fraction of a millisecond is rounded up.
         let millis = due.as_nanos().div_ceil(1_000_000);
         Some(Millis::try_from(millis).unwrap_or(Millis::MAX))
     }

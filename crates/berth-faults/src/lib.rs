@@ -1,11 +1,11 @@
-//! Finds races by itself: every component of Berth on one cluster in memory, in virtual time, from a seed.
+//! Finds races automatically: every component of Berth on one cluster in memory, in virtual time, from a seed.
 //!
-//! Two schedulers and two controllers with their leases, two provisioners, workload controllers and node agents run the very steps that run
-//! live. Each sees the cluster through watches of its own, which are late, cut, doubled or have to list again; requests are
-//! lost, refused or late; processes are killed, paused and deposed; storage backends hang, forget and lie; and users act meanwhile.
-//! After each write it is checked what must hold always, and when faults have stopped, what must hold in the end.
+//! Two schedulers and two controllers with their leases, two provisioners, workload controllers and node agents run the same steps as live.
+//! Each sees the cluster through its own watches, which are late, cut, duplicated or have to list again. Requests are lost, refused or
+//! late; processes are killed, paused and lose their leases; storage backends hang, forget and lie; and users act meanwhile. Invariants are
+//! checked after each write and, once faults have stopped, at the end.
 //!
-//! One thread, no runtime, no clock: a seed gives the same story each time. A story that fails is shrunk to few steps.
+//! One thread, no runtime, no clock: a seed always gives the same story. A failing story is shrunk to a few steps.
 //!
 //! ```text
 //!   story ──▶ ┌───────────┐ ──watches (late, cut, doubled)──▶ processes ──▶ jobs

@@ -1,6 +1,6 @@
 //! Plays stories from seeds until one fails.
 //!
-//! Exit status 0 if none did, 1 if one did: it is shrunk and told.
+//! Exit status 0 if none failed, 1 if one did: it is shrunk and printed.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use berth_faults::{Mutation, Scenario, Story, explore, play, retell, shrink};
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-// Stories are small objects that come and go.
+// Stories allocate many small, short-lived objects.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
     search(&arguments)
 }
 
-/// Tells a story in full.
+/// Prints a story in full.
 fn tell(story: &Story, arguments: &Arguments) -> ExitCode {
     let failure = play(story, arguments.mutation).failure;
     let story = match &failure {
@@ -148,7 +148,7 @@ fn keep(story: &Story, arguments: &Arguments) {
     }
 }
 
-/// Prints a row of a table for each bug: its name, what is wrong, after how many seeds it was found, and how.
+/// Prints a table row for each bug: its name, what is wrong, after how many seeds it was found, and how.
 fn find_mutations(arguments: &Arguments) -> ExitCode {
     let mut missed = false;
     for mutation in Mutation::ALL {

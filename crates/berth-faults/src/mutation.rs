@@ -1,6 +1,6 @@
-//! Bugs to be found: each is switched on by name, to show that the simulator can fail.
+//! Bugs to be found: each is enabled by name, to show that the simulator can fail.
 //!
-//! They are made at the seams that the simulator owns (watches, the executor, the loops around steps, leases), where races are
+//! They are in the parts that the simulator owns (watches, the executor, the loops around steps, leases), where races are
 //! decided. The steps themselves are those of the product.
 
 /// A bug.
@@ -204,7 +204,7 @@ impl Mutation {
         }
     }
 
-    /// The bug of this name.
+    /// The bug with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mutation| mutation.told().0 == name)

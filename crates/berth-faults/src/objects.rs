@@ -1,14 +1,14 @@
-//! The objects of the small cluster in which stories happen.
+//! The objects of the small cluster for stories.
 
 use crate::components::{BUILTIN, DRIVER};
 use crate::story::{CLASSES, NODES, VOLUMES};
 use berth_core::names::{HOSTNAME, NO_PROVISIONER, ZONE};
 use serde_json::{Value, json};
 
-/// The namespace of all that users make.
+/// The namespace of all objects that users create.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// What is there at the beginning.
+/// The initial objects.
 pub(crate) fn initial() -> Vec<Value> {
     let mut objects = vec![priority("high", 1000), priority("low", 0), csi_driver()];
     objects.extend(CLASSES.into_iter().map(class));
@@ -51,19 +51,19 @@ pub(crate) fn node(name: &str) -> Value {
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
-/// How many volumes of the driver a node can have.
+/// The attach limit of the driver on a node.
 pub(crate) const ATTACH_LIMIT: usize = 2;
 
-/// What the driver says of a node.
+/// The driver's registration on a node.
 pub(crate) fn csi_node(name: &str) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": [
         {"name": DRIVER, "nodeID": name, "topologyKeys": [HOSTNAME], "allocatable": {"count": ATTACH_LIMIT}}]}})
 }
 
-/// More room than all claims take.
+/// More capacity than all claims take.
 pub(crate) const PLENTY_GI: u64 = 1_000;
 
-/// How much room the driver says it has on a node.
+/// The capacity that the driver reports on a node.
 pub(crate) fn capacity(node: &str, gi: u64) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
         "metadata": {"name": format!("disk-{node}"), "namespace": NAMESPACE},
@@ -71,7 +71,7 @@ pub(crate) fn capacity(node: &str, gi: u64) -> Value {
         "nodeTopology": {"matchLabels": {HOSTNAME: node}}})
 }
 
-/// A local volume: `pv1` on `n1`, and the others on `n2`. The last one is of the class that the driver makes volumes for.
+/// A local volume: `pv1` on `n1`, and the others on `n2`. The last one has the class of the driver.
 pub(crate) fn volume(index: usize) -> Value {
     let (node, gi) = match index {
         0 => ("n1", 10),
@@ -87,8 +87,8 @@ pub(crate) fn volume(index: usize) -> Value {
             {"key": HOSTNAME, "operator": "In", "values": [node]}]}]}}}})
 }
 
-/// A claim: two for local volumes, one each for the driver, for it at once, for the built-in provisioner, and one that only one
-/// pod may use.
+/// A claim: two for local volumes, one each for the driver, for the driver with immediate binding, for the built-in
+/// provisioner, and one that only one pod may use.
 pub(crate) fn claim(index: usize) -> Value {
     let (class, mode) = match index {
         0 | 4 => ("local", "ReadWriteOnce"),

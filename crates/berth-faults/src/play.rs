@@ -1,4 +1,4 @@
-//! Plays stories from their beginning to their end.
+//! Plays stories from start to end.
 
 use crate::invariants;
 use crate::mutation::Mutation;
@@ -6,12 +6,12 @@ use crate::simulator::Simulator;
 use crate::story::Story;
 use crate::trace::Trace;
 
-/// What came of a story.
+/// The result of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What is wrong, if something is.
+    /// What is wrong, if anything.
     pub failure: Option<String>,
-    /// How many writes changed an object.
+    /// Number of writes that changed an object.
     pub changes: u64,
 }
 
@@ -34,7 +34,7 @@ pub fn play(story: &Story, mutation: Option<Mutation>) -> Outcome {
     }
 }
 
-/// Plays a story and tells all that happens in it, line by line.
+/// Plays a story and prints everything that happens in it, line by line.
 #[must_use]
 pub fn retell(story: &Story, mutation: Option<Mutation>) -> Vec<String> {
     run(story, mutation, Trace::written()).trace.into_lines()

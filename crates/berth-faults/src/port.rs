@@ -1,7 +1,7 @@
-//! How work that takes several requests is written down as if it had a runtime.
+//! Allows multi-request work to be written as async code without a runtime.
 //!
-//! A job is a future that is polled by the simulator alone. It asks for one thing at a time through its [`Port`] and goes on when the
-//! simulator brings the answer. To kill it is to drop it, between any two requests.
+//! A job is a future that only the simulator polls. It sends one request at a time through its [`Port`] and continues when the
+//! simulator delivers the response. Dropping it kills it, between any two requests.
 
 use crate::mutation::Mutation;
 use crate::world::{Doc, Millis};
@@ -15,46 +15,46 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// What a job asks for.
+/// The request of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// An object.
+    /// Read an object.
     Read(ObjectKey),
-    /// Whether something is so.
+    /// Check a fact.
     Holds(Fact),
     /// A write: create, patch, delete or bind.
     Write(Effect),
-    /// A volume, of a backend.
+    /// Create a volume in a backend.
     CreateVolume(Box<VolumeRequest>),
-    /// The end of a volume, of a backend.
+    /// Delete a volume in a backend.
     DeleteVolume(String),
-    /// Whether a time is over: answered when it is.
+    /// Wait for a time.
     Sleep(Millis),
 }
 
 /// Why a request to the API server failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ApiError {
-    /// The server says no.
+    /// The server refused it.
     Refused(Refusal),
     /// The server is too busy.
     Busy,
-    /// The server failed, or nobody heard its answer.
+    /// The server failed, or its response was lost.
     InDoubt,
     /// The process does not lead: nothing was sent.
     NotLeading,
 }
 
-/// What comes back.
+/// The response.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// The object as it is now, unless it is gone.
+    /// The current object, unless it is gone.
     Object(Result<Option<Rc<Doc>>, ApiError>),
-    /// Whether it is so.
+    /// Whether the fact is true.
     Holds(Result<bool, ApiError>),
-    /// What the backend made.
+    /// The result of the backend.
     Volume(Answer),
-    /// How deleting went.
+    /// The result of the deletion.
     Deleted(Result<(), String>),
 }
 
@@ -64,7 +64,7 @@ struct Exchange {
     reply: Option<Reply>,
 }
 
-/// The way of one job to the world.
+/// The connection of one job to the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     exchange: Rc<RefCell<Exchange>>,
@@ -72,12 +72,12 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Whether a bug is switched on.
+    /// Whether a bug is enabled.
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the response.
     pub(crate) async fn ask(&self, request: Request) -> Reply {
         self.exchange.borrow_mut().request = Some(request);
         poll_fn(|_| match self.exchange.borrow_mut().reply.take() {
@@ -108,12 +108,12 @@ impl Port {
         self.ask(Request::Sleep(millis)).await;
     }
 
-    /// Brings an answer.
+    /// Delivers a response.
     pub(crate) fn reply(&self, reply: Reply) {
         self.exchange.borrow_mut().reply = Some(reply);
     }
 
-    /// What was asked for since the last time.
+    /// The request since the last call.
     pub(crate) fn take_request(&self) -> Option<Request> {
         self.exchange.borrow_mut().request.take()
     }
@@ -122,12 +122,12 @@ impl Port {
 fn object(reply: Reply) -> Result<Option<Rc<Doc>>, ApiError> {
     match reply {
         Reply::Object(answer) => answer,
-        // Each request is answered by its own kind of reply.
+        // Each request has its own kind of reply.
         Reply::Holds(_) | Reply::Volume(_) | Reply::Deleted(_) => Err(ApiError::InDoubt),
     }
 }
 
-/// Work under way.
+/// Work in progress.
 pub(crate) struct Job<T> {
     future: Pin<Box<dyn Future<Output = T>>>,
     pub(crate) port: Port,
@@ -146,7 +146,7 @@ impl<T> Job<T> {
         }
     }
 
-    /// Goes on until it asks for something, or is done.
+    /// Runs until it sends a request, or is done.
     pub(crate) fn go_on(&mut self) -> Poll<T> {
         self.future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }

@@ -1,4 +1,4 @@
-//! A process: a component with its memory and its watches, which can be killed, paused and deposed.
+//! A process: a component with its state and its watches, which can be killed, paused and lose its lease.
 
 use crate::component::{Component, Finished, JobId, News};
 use crate::components::{Agents, Provisioning, Scheduling, Volumes, WorkloadSteps};
@@ -14,7 +14,7 @@ use berth_scheduler::scheduler::POD_FIELDS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// What a process does.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Scheduler,
@@ -111,18 +111,18 @@ pub(crate) struct Watch {
     /// The kind, by number.
     pub(crate) kind: usize,
     pub(crate) listed: bool,
-    /// The place in the log up to which changes were handed over.
+    /// The position in the log up to which changes were delivered.
     pub(crate) next: usize,
-    /// What was handed over: uid and version by name.
+    /// What was delivered: UID and version by name.
     known: BTreeMap<(String, String), (String, u64)>,
     pub(crate) held_until: Millis,
-    /// It was held back, and has brought nothing since.
+    /// It was held back, and has delivered nothing since.
     pub(crate) was_held: bool,
     pub(crate) relist: bool,
     pub(crate) double: bool,
-    /// A delivery is on its way.
+    /// A delivery is scheduled.
     pub(crate) scheduled: bool,
-    /// How many deliveries there were.
+    /// Number of deliveries.
     pub(crate) deliveries: u64,
     pub(crate) mutation: Option<Mutation>,
 }
@@ -131,7 +131,8 @@ fn name_of(doc: &Doc) -> (String, String) {
     (doc.key.namespace.clone(), doc.key.name.clone())
 }
 
-/// Whether a process watches an object: schedulers leave out some pods, by a field selector as `status.phase!=Succeeded`.
+/// Whether a process watches an object: schedulers omit some pods by a field selector such as
+/// `status.phase!=Succeeded`.
 fn is_selected(role: Role, doc: &Doc) -> bool {
     if role != Role::Scheduler || doc.key.kind != "Pod" {
         return true;
@@ -155,14 +156,15 @@ impl Watch {
         self.mutation == Some(mutation)
     }
 
-    /// Lists, and hands over what differs from what is known, as one difference.
+    /// Lists, and delivers the differences from the known state as one.
     pub(crate) fn list<'a>(&mut self, role: Role, docs: impl Iterator<Item = &'a Rc<Doc>>, end: usize) -> Vec<News> {
         let mut listed = BTreeMap::new();
         let mut news = Vec::new();
         for doc in docs.filter(|doc| is_selected(role, doc)) {
             let (name, seen) = (name_of(doc), (doc.uid.clone(), doc.version));
             let known = self.known.get(&name);
-            // One that was deleted and made again under its name is another one: the old one is gone first.
+            // An object that was deleted and recreated under its name is a different one: the deletion of the old one
+            // comes first.
             let another = known.filter(|known| known.0 != seen.0);
             if let (Some(another), true) = (another, self.has(Mutation::NamesakesInLists)) {
                 listed.insert(name, another.clone());
@@ -190,7 +192,7 @@ impl Watch {
         news
     }
 
-    /// Whether a process does not hear of a change, for a bug.
+    /// Whether a process misses a change, for a bug.
     fn is_deaf(&self, role: Role, entry: &Entry) -> bool {
         let is = |kind: &str| role == Role::Scheduler && entry.doc.key.kind == kind;
         let before = entry.before.as_deref();
@@ -210,7 +212,7 @@ impl Watch {
                 is("CSIStorageCapacity") && before.is_some_and(|before| largest(&entry.doc) > largest(before))
             }
             Some(Mutation::DeafToFreedSlots) => {
-                // Volumes that the driver makes are named after their claims.
+                // Volumes of the driver are named after their claims.
                 let volume = entry.doc.text("/spec/volumeName");
                 is("PersistentVolumeClaim")
                     && berth_cluster::field::annotation(&entry.doc.value, SELECTED_NODE).is_some()
@@ -225,7 +227,7 @@ impl Watch {
         }
     }
 
-    /// Hands over the next change.
+    /// Delivers the next change.
     pub(crate) fn follow(&mut self, role: Role, entry: &Entry) -> Vec<News> {
         self.next += 1;
         let doc = &entry.doc;
@@ -249,7 +251,7 @@ impl Watch {
     }
 }
 
-/// A job and since when it runs.
+/// A job and when it started.
 pub(crate) struct Running {
     pub(crate) job: Job<Finished>,
     pub(crate) since: Millis,
@@ -267,26 +269,26 @@ pub(crate) struct Process {
     pub(crate) jobs: BTreeMap<JobId, Running>,
     pub(crate) next_job: JobId,
     pub(crate) paused_until: Millis,
-    /// How far its clock on the wall is ahead.
+    /// How far its wall clock is ahead.
     pub(crate) offset_millis: i64,
     pub(crate) faults: VecDeque<NetFault>,
-    /// How many requests it sent.
+    /// Number of requests it sent.
     pub(crate) requests: u64,
-    /// It is taking in several changes at once: what it decides on the first ones is older than what it was told.
+    /// It is applying several changes at once: decisions on the first ones are older than its information.
     pub(crate) in_batch: bool,
-    /// Pods, by uid, that it knows to be bound.
+    /// Pods, by UID, that it knows to be bound.
     pub(crate) seen_bound: BTreeSet<String>,
-    /// When it is to be woken; no later than what was asked for.
+    /// When it will be woken; no later than requested.
     pub(crate) woken_at: Option<Millis>,
-    /// When the request was sent by which it last took or renewed its lease.
+    /// When the last successful acquire or renew request of its lease was sent.
     pub(crate) renewed: Option<Millis>,
-    /// What its clock said then.
+    /// Its wall clock at that time.
     pub(crate) renewed_on_the_wall: i64,
-    /// The lease of another as last seen to change, and when that was.
+    /// The lease of another process as last observed to change, and when.
     pub(crate) observed: Option<(u64, Millis)>,
 }
 
-/// How long a leader believes in its lease.
+/// How long a leader considers its lease valid.
 pub(crate) const RENEW_DEADLINE: Millis = 10_000;
 
 impl Process {
@@ -313,7 +315,7 @@ impl Process {
         }
     }
 
-    /// Everything that it knew is gone.
+    /// Loses all of its state.
     pub(crate) fn die(&mut self) {
         self.incarnation += 1;
         self.component = None;
@@ -360,7 +362,7 @@ impl Process {
             && on_the_wall < self.renewed_on_the_wall.saturating_add(deadline)
     }
 
-    /// Whether every watch has brought everything.
+    /// Whether every watch has delivered everything.
     pub(crate) fn is_up_to_date(&self, logs: &[Vec<Entry>; KINDS.len()]) -> bool {
         let ends = |watch: &Watch| logs.get(watch.kind).map_or(0, Vec::len);
         self.watches

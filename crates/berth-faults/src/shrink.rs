@@ -1,10 +1,10 @@
-//! Makes a story that fails as short as it can be.
+//! Shortens a failing story as far as possible.
 
 use crate::mutation::Mutation;
 use crate::play::play;
 use crate::story::Story;
 
-/// Takes out steps for as long as the story still fails in the same way.
+/// Removes steps as long as the story still fails in the same way.
 #[must_use]
 pub fn shrink(story: &Story, mutation: Option<Mutation>) -> Story {
     let kind = |story: &Story| play(story, mutation).failure.map(|failure| kind_of(&failure));
@@ -39,7 +39,7 @@ pub fn shrink(story: &Story, mutation: Option<Mutation>) -> Story {
     }
 }
 
-/// What kind of failure it is: its words without names and numbers.
+/// The kind of a failure: its message without names and numbers.
 fn kind_of(failure: &str) -> String {
     let is_word = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '\'');
     let words: Vec<&str> = failure.split_whitespace().take(12).filter(is_word).collect();

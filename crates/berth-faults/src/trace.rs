@@ -1,18 +1,18 @@
-//! What happened, for people.
+//! A readable log of what happened.
 
 use crate::world::{Entry, Millis};
 use berth_cluster::field;
 use berth_core::effect::{Effect, Refusal};
 use serde_json::Value;
 
-/// Takes down what happens, if somebody wants to read it.
+/// Records what happens, if requested.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     lines: Option<Vec<String>>,
 }
 
 impl Trace {
-    /// One that takes everything down.
+    /// A trace that records everything.
     pub(crate) fn written() -> Self {
         Self {
             lines: Some(Vec::new()),
@@ -50,7 +50,7 @@ impl Trace {
     }
 }
 
-/// A change in words.
+/// A change as text.
 pub(crate) fn change(entry: &Entry) -> String {
     let key = &entry.doc.key;
     if entry.gone {

@@ -1,4 +1,4 @@
-//! What users do, and what nodes do by themselves: writes that no component makes.
+//! Actions of users and nodes: writes that no component makes.
 
 use crate::objects::{self, NAMESPACE};
 use crate::story::{self, Action};
@@ -10,7 +10,7 @@ use berth_core::effect::{Delete, Effect, Guard, Merge, ObjectKey, Patch, Target}
 use berth_core::names::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use serde_json::{Value, json};
 
-/// The effects that carry out what a user does. Nothing if there is nothing to do it to.
+/// The effects of a user action. Empty if its target does not exist.
 pub(crate) fn effects(action: Action, world: &World) -> Vec<Effect> {
     let pod = |index| ObjectKey::new("Pod", NAMESPACE, story::pod(index));
     let claim = |index| ObjectKey::claim(NAMESPACE, story::claim(index));
@@ -146,7 +146,7 @@ fn patch(world: &World, key: &ObjectKey, body: Value) -> Vec<Effect> {
     target.map(effect).into_iter().collect()
 }
 
-/// Deletion in the foreground: dependents go first. The API server's collector does the rest.
+/// Foreground deletion: dependents are deleted first. The API server's garbage collector does the rest.
 fn in_foreground(world: &World, key: &ObjectKey) -> Vec<Effect> {
     let Some(doc) = world.find(key).filter(|doc| !field::is_deleting(&doc.value)) else {
         return Vec::new();
@@ -168,7 +168,7 @@ fn select(world: &World, key: &ObjectKey, node: &str) -> Vec<Effect> {
     }
 }
 
-/// Names a node for a pod that has none.
+/// Nominates a node for a pod that has none.
 fn name_node(world: &World, pod: &ObjectKey, node: &str) -> Vec<Effect> {
     let waits = |doc: &&std::rc::Rc<crate::world::Doc>| doc.text("/spec/nodeName").is_empty();
     let target = world.find(pod).filter(waits).map(|doc| Target::of_value(&doc.value));
@@ -202,7 +202,7 @@ fn prebind(world: &World, volume: &ObjectKey, claim: &ObjectKey) -> Vec<Effect> 
     patch(world, volume, json!({"spec": {"claimRef": reference}}))
 }
 
-/// What administrators do with a released volume that is to be used again.
+/// What administrators do with a released volume that should be used again.
 fn release(world: &World, volume: &ObjectKey) -> Vec<Effect> {
     let is_released = world
         .find(volume)
@@ -219,7 +219,7 @@ fn policy(world: &World, volume: usize, policy: &str) -> Vec<Effect> {
     any_volume(world, volume).map_or_else(Vec::new, |key| patch(world, &key, body))
 }
 
-/// What the driver reports of a node, or of all nodes.
+/// The driver's report for a node, or for all nodes.
 fn report(world: &World, node: usize, body: &Value) -> Vec<Effect> {
     let nodes = match story::NODES.get(node) {
         Some(node) => std::slice::from_ref(node),
@@ -230,7 +230,7 @@ fn report(world: &World, node: usize, body: &Value) -> Vec<Effect> {
     patches.collect()
 }
 
-/// The agent of a node falls silent: its last sign of life is now.
+/// The agent of a node becomes silent: its last heartbeat is now.
 fn lose(world: &World, node: &ObjectKey) -> Vec<Effect> {
     let stop = json!({"metadata": {"annotations": {AGENT_MODE: "stop"}}});
     let mut effects = patch(world, node, stop);
@@ -243,7 +243,7 @@ fn lose(world: &World, node: &ObjectKey) -> Vec<Effect> {
     effects
 }
 
-/// The agent of a node is back, and says that the node is ready.
+/// The agent of a node is back, and reports that the node is ready.
 fn back(world: &World, node: &ObjectKey) -> Vec<Effect> {
     let lease = ObjectKey::new("Lease", NODE_LEASES, &node.name);
     if world.find(&lease).is_none() {
@@ -257,7 +257,7 @@ fn back(world: &World, node: &ObjectKey) -> Vec<Effect> {
         &lease,
         json!({"spec": {"renewTime": format!("{now:.6}")}}),
     ));
-    // What was refused here is refused to the cluster too.
+    // What is refused here is also refused by the cluster.
     let _ = trial.carry_out(&effects, now);
     let settings = agent::Settings {
         heartbeats: true,

@@ -10,10 +10,10 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Milliseconds since the beginning.
+/// Milliseconds since the start.
 pub(crate) type Millis = u64;
 
-/// The kinds that somebody watches.
+/// The watched kinds.
 pub(crate) const KINDS: [&str; 15] = [
     "Node",
     "Pod",
@@ -37,10 +37,10 @@ pub(crate) fn kind_number(kind: &str) -> Option<usize> {
     KINDS.iter().position(|known| *known == kind)
 }
 
-/// When the clocks of all machines agree, this is what they say at the beginning.
+/// The time on all machines at the start, if their clocks agree.
 pub(crate) const START: Timestamp = berth_cluster::simulation::START;
 
-/// A moment as a time of day.
+/// A moment as wall-clock time.
 pub(crate) fn wall(now: Millis, offset_millis: i64) -> Timestamp {
     let passed = i64::try_from(now).unwrap_or(i64::MAX).saturating_add(offset_millis);
     START
@@ -48,7 +48,7 @@ pub(crate) fn wall(now: Millis, offset_millis: i64) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// A state of an object. All who watch share it.
+/// A state of an object, shared by all watchers.
 #[derive(Debug)]
 pub(crate) struct Doc {
     pub(crate) key: ObjectKey,
@@ -71,7 +71,7 @@ impl Doc {
         }
     }
 
-    /// The object as decisions read it; nothing if they do not, or if it is broken.
+    /// The object as decisions read it; `None` if they do not read its kind, or it is invalid.
     pub(crate) fn object(&self) -> Option<&Object> {
         let decode = || Object::decode(&self.value).ok().flatten();
         self.decoded.get_or_init(decode).as_ref()
@@ -89,7 +89,7 @@ pub(crate) struct Entry {
     /// Its state, or its last one.
     pub(crate) doc: Rc<Doc>,
     pub(crate) gone: bool,
-    /// The state before, if there was one.
+    /// The previous state, if any.
     pub(crate) before: Option<Rc<Doc>>,
 }
 
@@ -98,13 +98,13 @@ pub(crate) struct Entry {
 pub(crate) struct World {
     pub(crate) cluster: MemoryCluster,
     pub(crate) logs: [Vec<Entry>; KINDS.len()],
-    /// The present state of each object.
+    /// The current state of each object.
     docs: BTreeMap<ObjectKey, Rc<Doc>>,
     pub(crate) now: Millis,
 }
 
 impl World {
-    /// A server that holds these objects already.
+    /// A server with these objects.
     pub(crate) fn of(cluster: MemoryCluster, now: Millis) -> Self {
         let mut world = Self {
             cluster,
@@ -117,7 +117,7 @@ impl World {
         world
     }
 
-    /// The present state of an object.
+    /// The current state of an object.
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<&Rc<Doc>> {
         self.docs.get(key)
     }
@@ -134,14 +134,14 @@ impl World {
         self.find(&ObjectKey::new(kind, namespace, name))
     }
 
-    /// All states that the object of a key, and its namesakes before it, were in.
+    /// All states of the object with this key, and of earlier objects with the same name.
     pub(crate) fn states(&self, key: &ObjectKey) -> impl Iterator<Item = &Rc<Doc>> {
         let log = kind_number(&key.kind).and_then(|kind| self.logs.get(kind));
         let states = log.into_iter().flatten().map(|entry| &entry.doc);
         states.filter(move |doc| doc.key == *key)
     }
 
-    /// Which state of its object this is, counted from its creation.
+    /// The number of this state of its object, counted from its creation.
     pub(crate) fn revision(&self, doc: &Doc) -> usize {
         let log = kind_number(&doc.key.kind).and_then(|kind| self.logs.get(kind));
         let states = log.into_iter().flatten();
@@ -150,7 +150,7 @@ impl World {
             .count()
     }
 
-    /// Carries out one effect. Tells how it went, and what it changed.
+    /// Carries out one effect. Returns the result, and what it changed.
     pub(crate) fn carry_out(&mut self, effect: &Effect) -> (Result<(), Refusal>, Vec<Entry>) {
         let now = wall(self.now, 0);
         let done = self.cluster.carry_out(std::slice::from_ref(effect), now).done();
@@ -163,7 +163,7 @@ impl World {
             let (doc, gone) = match change {
                 Change::Present(key) => match self.cluster.objects().find(&key) {
                     Some(value) => (Rc::new(Doc::of(value.clone())), false),
-                    // It went in the same moment.
+                    // It was deleted at the same moment.
                     None => continue,
                 },
                 Change::Relabelled(_) => continue,
@@ -194,7 +194,7 @@ impl World {
     }
 }
 
-/// How long a message takes: a few milliseconds mostly, seconds now and then.
+/// The delay of a message: usually a few milliseconds, occasionally seconds.
 pub(crate) fn latency(about: &[u64]) -> Millis {
     let chance = mix(about);
     let (class, amount) = (chance % 64, chance >> 8);

@@ -1,4 +1,4 @@
-//! Plays a few stories: the same seed gives the same story, and none goes wrong.
+//! Plays a few stories: the same seed gives the same story, and none fails.
 #![allow(clippy::unwrap_used)]
 
 use berth_faults::{Mutation, Story, play, retell, shrink};

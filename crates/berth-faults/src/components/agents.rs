@@ -22,7 +22,7 @@ impl Agents {
         self.view.pods_on(node).map(key_of).collect()
     }
 
-    /// Pods that an object concerns: claims and volumes may be what those wait for that do not run yet.
+    /// Pods that an object affects: pods that do not run yet may wait for claims and volumes.
     fn concerned(&self, doc: &Doc) -> Vec<ObjectKey> {
         match &*doc.key.kind {
             "Pod" if !doc.text("/spec/nodeName").is_empty() => vec![doc.key.clone()],

@@ -9,7 +9,7 @@ use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
 use std::rc::Rc;
 
-/// Claims, volumes, and what is known of the rest.
+/// Claims, volumes, and the known state of the rest.
 pub(crate) struct Volumes {
     state: State,
     settings: Settings,
@@ -43,7 +43,7 @@ impl Reconciler for Volumes {
     }
 
     fn answered(&mut self, doc: &Rc<Doc>) -> Vec<ObjectKey> {
-        // One that is not known may be gone again already, and nothing would tell.
+        // An unknown object may already be deleted again, and no event would report it.
         match self.state.metadata(&doc.key) {
             Some(_) => self.apply(Rc::clone(doc)),
             None => Vec::new(),

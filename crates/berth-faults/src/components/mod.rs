@@ -1,4 +1,4 @@
-//! The components, each around the steps that run in live clusters.
+//! The components, each with the same steps as in live clusters.
 
 mod agents;
 mod controller;

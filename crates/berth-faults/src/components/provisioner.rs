@@ -25,15 +25,15 @@ use std::rc::Rc;
 
 /// The name of the CSI driver.
 pub(crate) const DRIVER: &str = "disk.example.com";
-/// The name of the built-in provisioner that the classes use.
+/// The name of the built-in provisioner in the classes.
 pub(crate) const BUILTIN: &str = "berth.dev/local";
 
-/// Claims and volumes, and what is known of the rest.
+/// Claims and volumes, and the known state of the rest.
 pub(crate) struct Provisioning {
     settings: Settings,
     state: State,
     in_flight: InFlight,
-    /// The built-in provisioner's own memory; a CSI driver is asked.
+    /// The built-in provisioner's own state; a CSI driver is called.
     builtin: Option<Rc<RefCell<Builtin>>>,
     complete: bool,
 }
@@ -276,7 +276,7 @@ impl Run {
         if let Some(builtin) = &self.builtin {
             builtin.borrow_mut().delete(handle);
         }
-        // The built-in one holds its volumes in this process, and has its data deleted all the same.
+        // The built-in one holds its volumes in this process, but its data must be deleted too.
         match self.port.ask(Request::DeleteVolume(handle.to_owned())).await {
             Reply::Deleted(deleted) => deleted,
             Reply::Object(_) | Reply::Holds(_) | Reply::Volume(_) => Err("no answer".to_owned()),

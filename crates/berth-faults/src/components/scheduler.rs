@@ -1,4 +1,4 @@
-//! The scheduler, with the loop and the order of writes that it has in a live cluster.
+//! The scheduler, with the same loop and order of writes as in a live cluster.
 
 use crate::component::{Component, Finished, JobId, News, Turn};
 use crate::executor::carry_out;
@@ -15,16 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A scheduler and what is on its way.
+/// A scheduler and its work in flight.
 pub(crate) struct Scheduling {
     scheduler: Scheduler,
     begun: Millis,
     order: Order,
-    /// The volumes that it has seen, by name, for a bug.
+    /// The observed volumes, by name, for a bug.
     volumes: BTreeSet<String>,
-    /// The pods for which it named a node, for a bug.
+    /// The pods with a nominated node, for a bug.
     nominated: BTreeSet<PodKey>,
-    /// The nodes that others named first for pods, by uid, for a bug.
+    /// The first node that others nominated for each pod, by UID, for a bug.
     named: BTreeMap<String, String>,
 }
 
@@ -34,7 +34,7 @@ impl Scheduling {
             hold_volumes: true,
             ..Settings::default()
         };
-        // What an event missed must show: nothing is tried again just because it waited for long.
+        // A missed event must become visible: nothing is retried just because it waited for long.
         settings.times.flush_after = Duration::from_secs(1_000_000);
         Self {
             scheduler: Scheduler::new(settings, seed),
@@ -46,7 +46,7 @@ impl Scheduling {
         }
     }
 
-    /// Shows a claim as lost if its volume was not seen yet, for a bug.
+    /// Shows a claim as lost if its volume was not observed yet, for a bug.
     fn lose_unseen(&mut self, doc: Rc<Doc>) -> Rc<Doc> {
         if doc.key.kind == "PersistentVolume" {
             self.volumes.insert(doc.key.name.clone());
@@ -60,7 +60,7 @@ impl Scheduling {
         Rc::new(Doc::of(value))
     }
 
-    /// Shows no node that somebody named for a pod if another one was named before, for a bug.
+    /// Hides a node nominated for a pod if another one was nominated before, for a bug.
     fn lose_later_node(&mut self, doc: Rc<Doc>) -> Rc<Doc> {
         let node = doc.text("/status/nominatedNodeName");
         let key = format!("{}/{}", doc.key.namespace, doc.key.name);

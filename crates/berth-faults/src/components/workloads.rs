@@ -1,4 +1,4 @@
-//! The workload controllers, and who watches over nodes.
+//! The workload controllers, and the node lifecycle controller.
 
 use crate::keyed::JobOf;
 use crate::world::Doc;
@@ -26,7 +26,7 @@ impl WorkloadSteps {
         }
     }
 
-    /// Whom an object concerns that came, changed or went.
+    /// The keys affected by an object that was created, changed or deleted.
     fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
         let mut keys = workloads::concerned(&self.view, object);
         keys.extend(disruption::concerned(&self.view, object));
@@ -45,7 +45,7 @@ impl WorkloadSteps {
     }
 }
 
-/// Puts a state of an object into a view. Says whether it is news.
+/// Adds a state of an object to a view. Returns whether it is news.
 pub(super) fn insert(view: &mut Objects, doc: &Doc) -> bool {
     let before = version(view, &doc.key);
     view.insert(doc.value.clone());

@@ -1,14 +1,14 @@
-//! Looks at every order in which messages can arrive, up to a bound, in a cluster as small as possible.
+//! Explores every order in which messages can arrive, up to a bound, in a minimal cluster.
 //!
-//! Schedulers that both believe to lead, a volume controller, pods with claims for local volumes, and a user. A step is the arrival of one
-//! message: a change at a watch, a request at the server, an answer at its sender, or what the user does. Messages arrive in the order
-//! in which they set out, but for a number of them that are overtaken: that number bounds the search, and every order within
-//! the bound is looked at. (This is delay-bounded scheduling, Emmi, Qadeer and Rakamarić, POPL 2011.) The user acts at any moment
-//! and overtakes nobody.
+//! Two schedulers that both assume to lead, a volume controller, pods with claims for local volumes, and a user. A step is the arrival of
+//! one message: a change at a watch, a request at the server, a response at its sender, or a user action. Messages arrive in the order in
+//! which they were sent, except for a number of them that are overtaken: that number bounds the search, and every order within the bound
+//! is explored. (This is delay-bounded scheduling, Emmi, Qadeer and Rakamarić, POPL 2011.) The user acts at any moment and overtakes no
+//! one.
 //!
-//! Two paths are one state if they leave the same objects and the same messages under way, if everybody heard the same of each kind, and if
-//! everybody asked for the same and got the same answers in each of its jobs: that somebody learnt a thing before it did another shows in
-//! what it did. Times pass only when no message is under way.
+//! Two paths lead to the same state if they leave the same objects and the same messages in flight, if every process received the same
+//! changes of each kind, and if each of its jobs sent the same requests and received the same responses: the order in which it learnt and
+//! acted shows in what it did. Time passes only when no message is in flight.
 
 mod system;
 
@@ -16,21 +16,21 @@ use crate::story::Action;
 use std::collections::HashMap;
 use system::{Choice, System};
 
-/// What is looked at.
+/// What is explored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// How many schedulers there are.
+    /// Number of schedulers.
     pub schedulers: usize,
-    /// How many pods there are, each with a claim of its own.
+    /// Number of pods, each with its own claim.
     pub pods: usize,
-    /// How many messages are overtaken on one path, at most. A message that three others overtake counts three times.
+    /// Maximum number of messages overtaken on one path. A message that three others overtake counts three times.
     pub overtaken: usize,
     /// What the user does, at any time: nothing, or one of these.
     user: Vec<Action>,
 }
 
 impl Scenario {
-    /// So many schedulers and pods. The user deletes or labels a pod, deletes a claim, or reserves a volume.
+    /// This many schedulers and pods. The user deletes or labels a pod, deletes a claim, or reserves a volume.
     #[must_use]
     pub fn new(schedulers: usize, pods: usize, overtaken: usize, has_user: bool) -> Self {
         let user = [
@@ -56,36 +56,36 @@ const POD: usize = 1;
 const CLAIM: usize = 0;
 const OTHER_CLAIM: usize = 4;
 
-/// What was looked at.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
-    /// States that differ.
+    /// Distinct states.
     pub states: usize,
     /// Messages that arrived.
     pub steps: usize,
-    /// Ends of paths at which nothing was under way.
+    /// Ends of paths with nothing in flight.
     pub ends: usize,
-    /// Every order within the bound was looked at.
+    /// Every order within the bound was explored.
     pub complete: bool,
-    /// What went wrong, after which messages.
+    /// What went wrong, and after which messages.
     pub failure: Option<(Vec<String>, String)>,
 }
 
-/// A path that is still to be followed.
+/// A path still to be followed.
 struct Branch {
     path: Vec<Choice>,
     /// How many messages may still be overtaken.
     left: usize,
 }
 
-/// Looks at all orders within the bound, or at so many states.
+/// Explores all orders within the bound, or up to this many states.
 #[must_use]
 pub fn explore(scenario: &Scenario, most: usize) -> Explored {
     let mut explored = Explored {
         complete: true,
         ..Explored::default()
     };
-    // States, and how many messages could still be overtaken there: with no more than that there is nothing new to see.
+    // States, and how many messages could still be overtaken there: with no more than that there is nothing new.
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut open = vec![Branch {
         path: Vec::new(),
@@ -94,7 +94,7 @@ pub fn explore(scenario: &Scenario, most: usize) -> Explored {
     while let Some(Branch { mut path, left }) = open.pop() {
         let mut system = System::new(scenario);
         path.iter().for_each(|choice| {
-            // Asked at each step, as on the path that branched off here: messages keep their order.
+            // Called at each step, as on the path that branched off here: messages keep their order.
             system.messages();
             system.happen(*choice);
         });

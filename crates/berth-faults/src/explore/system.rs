@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::task::Poll;
 
-/// Longer than a binding may take, and shorter than a forgotten pod sleeps.
+/// Longer than a binding may take, and shorter than the flush of unschedulable pods.
 const LONGEST_WAIT: Millis = 700_000;
 /// How often time may pass before a path ends: more than any backoff needs.
 const MOST_TICKS: usize = 16;
 
-/// One thing that can happen next.
+/// One possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Choice {
     Deliver { process: usize, kind: usize },
@@ -33,13 +33,14 @@ pub(super) enum Choice {
     Tick,
 }
 
-/// A request under way.
+/// A request in flight.
 struct Pending {
     request: Request,
     reply: Option<Reply>,
 }
 
-/// What a process knows, as numbers: what each watch brought, and what it asked for and was answered in each of its jobs, in order.
+/// What a process knows, as numbers: what each watch delivered, and the requests and responses of each of its jobs, in
+/// order.
 #[derive(Clone, Default, Hash)]
 struct Memory {
     heard: [u64; KINDS.len()],
@@ -54,12 +55,12 @@ pub(super) struct System {
     pending: BTreeMap<(usize, JobId), Pending>,
     memories: Vec<Memory>,
     user: Vec<Action>,
-    /// The messages under way, in the order in which they set out.
+    /// The messages in flight, in the order in which they were sent.
     waiting: Vec<Choice>,
     ticks: usize,
     always: Always,
     failure: Option<String>,
-    /// What was written, line by line, if somebody wants to read it.
+    /// The writes, line by line, if requested.
     pub(super) lines: Option<Vec<String>>,
 }
 
@@ -81,7 +82,7 @@ impl System {
             all.extend([claim, pod]);
         }
         for object in all {
-            // Nothing is there that could refuse them.
+            // Nothing exists yet that could refuse them.
             let _ = world.carry_out(&Effect::Create(Box::new(object)));
         }
         let mut processes = vec![Process::new(2, Role::Controller, "controller")];
@@ -127,7 +128,7 @@ impl System {
         });
     }
 
-    /// The messages under way, the oldest first. Time passes when there are none.
+    /// The messages in flight, oldest first. Time passes when there are none.
     pub(super) fn messages(&mut self) -> Vec<Choice> {
         let mut enabled = Vec::new();
         for (number, process) in self.processes.iter().enumerate() {
@@ -201,7 +202,7 @@ impl System {
         }
     }
 
-    /// A process asked for something, or got an answer.
+    /// A process sent a request, or received a response.
     fn remember(&mut self, number: usize, job: JobId, words: &str) {
         let known = self.memories[number].jobs.entry(job).or_default();
         *known = number_of(&(*known, words));
@@ -262,8 +263,8 @@ impl System {
         }
     }
 
-    /// A request without the versions of objects, which tell nothing but the order of all writes: which state of its object a
-    /// write was decided on is told instead.
+    /// A request without the versions of objects, which only reflect the order of all writes: instead, it includes the state
+    /// of its object that a write was decided on.
     fn words_of_request(&self, request: &Request) -> String {
         let state = |target: &Target| {
             let states = self.world.states(&target.key);
@@ -350,10 +351,10 @@ impl System {
         self.turn(number, |component, turn| component.finish(id, finished, turn));
     }
 
-    /// What everybody knows, what is there, and what is under way, as one number.
+    /// What every process knows, what exists, and what is in flight, as one number.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        // Which messages can overtake others depends on their order, too.
+        // Which messages can overtake others also depends on their order.
         (&self.memories, &self.waiting, self.user.len()).hash(&mut hasher);
         for kind in KINDS {
             for doc in self.world.of_kind(kind) {
@@ -375,8 +376,8 @@ impl System {
         hasher.finish()
     }
 
-    /// Nothing is under way any more: whoever can run must run. Who cannot is one whose claim is gone, or for whom a user left no
-    /// volume: reservations are kept, also for claims that have got another volume meanwhile.
+    /// Nothing is in flight any more: every pod that can run must run. A pod cannot if its claim is gone, or if a user left no
+    /// volume for it: reservations are kept, even for claims that have meanwhile got another volume.
     fn wrong_at_the_end(&mut self) -> Option<String> {
         if !self.messages().is_empty() {
             return None;
@@ -420,14 +421,14 @@ fn number_of(what: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// What shows of a component's memory, beside what it heard and asked for: how often it has tried what, and when it wakes up.
+/// The visible part of a component's state besides its messages: how often it has tried what, and when it wakes up.
 fn visible(component: &dyn Component) -> (Option<Millis>, [u64; 3]) {
     let counts = component.scheduler().map(|scheduler| scheduler.counts());
     let tried = counts.map(|counts| [counts.scheduled, counts.unschedulable, counts.errors]);
     (component.wake(), tried.unwrap_or_default())
 }
 
-/// An object without its version, which tells nothing but the order of writes.
+/// An object without its version, which only reflects the order of writes.
 fn content(value: &Value) -> String {
     let mut value = value.clone();
     field::unset(&mut value, &["metadata", "resourceVersion"]);

@@ -1,4 +1,4 @@
-//! What must hold after every single write, and of every single decision, whatever goes wrong.
+//! Invariants after every single write and for every single decision, whatever goes wrong.
 
 use super::held::{self, EverBound};
 use crate::components::DRIVER;
@@ -14,44 +14,45 @@ use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::{Effect, Write};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The same write to the same object by the same process, this often in [`STORM_MILLIS`], is a storm, unless users give reason to it.
+/// The same write to the same object by the same process, this often within [`STORM_MILLIS`], is a storm, unless users
+/// cause it.
 const STORM: usize = 24;
-/// How many of them each thing that users do in that time may bring about.
+/// How many of them each user action in that time may cause.
 const WRITES_PER_ACTION: usize = 6;
 const STORM_MILLIS: Millis = 10_000;
-/// How often a process may write on a version that it was told is old: after a conflict it reads what is there, and requests
-/// get lost.
+/// How often a process may write to a version that it knows to be outdated: after a conflict it reads the current one, and
+/// requests get lost.
 const MOST_CONFLICTS: usize = 8;
 
-/// What was seen so far that later writes are measured by.
+/// Observations that later writes are checked against.
 #[derive(Debug, Default)]
 pub(crate) struct Always {
-    /// Pods, by uid, that a scheduler bound.
+    /// Pods, by UID, that a scheduler bound.
     scheduled: BTreeSet<String>,
-    /// Pods, by uid, that a scheduler decided to bind.
+    /// Pods, by UID, that a scheduler decided to bind.
     decided: BTreeSet<String>,
-    /// Pods, by uid, that a scheduler decided to evict.
+    /// Pods, by UID, that a scheduler decided to evict.
     evicted: BTreeSet<String>,
-    /// How often a process, in one life, met a conflict on a version of an object.
+    /// How often a process, in one incarnation, got a conflict on a version of an object.
     conflicts: BTreeMap<(usize, u64, ObjectKey, String), usize>,
-    /// Volumes, by uid, that a user reserved for a claim.
+    /// Volumes, by UID, that a user reserved for a claim.
     reserved: BTreeMap<String, (String, String)>,
-    /// When the same was written, by process, object and name of the write.
+    /// The times of the same write, by process, object and name of the write.
     writes: BTreeMap<(usize, ObjectKey, &'static str), VecDeque<Millis>>,
     /// When users last changed something.
     actions: VecDeque<Millis>,
-    /// Volumes, by name, whose data may stay in the backend: somebody wanted it so.
+    /// Volumes, by name, whose data may be retained in the backend: it was requested.
     pub(crate) retained: BTreeSet<String>,
     /// Volumes that may have data.
     ever_bound: EverBound,
-    /// Classes that were deleted: what was under way for them may be left in the backend.
+    /// Deleted classes: work in progress for them may be left in the backend.
     pub(crate) lost_classes: BTreeSet<String>,
 }
 
 pub(super) type Checked = Result<(), String>;
 
 impl Always {
-    /// A user does something on purpose.
+    /// A user acts on purpose.
     pub(crate) fn acted(&mut self, action: Action, _world: &World) {
         if let Action::DeleteClass { class } = action
             && let Some(class) = story::CLASSES.get(class)
@@ -60,7 +61,7 @@ impl Always {
         }
     }
 
-    /// A scheduler decided something.
+    /// A scheduler made a decision.
     pub(crate) fn decided(&mut self, process: &Process, effect: &Effect, world: &World) -> Checked {
         match effect {
             Effect::Write {
@@ -122,7 +123,7 @@ impl Always {
         Ok(())
     }
 
-    /// Whether a pod may be bound to a node, as far as a scheduler can know that has seen everything.
+    /// Whether a pod may be bound to a node, according to a scheduler with complete knowledge.
     fn fits(&self, process: &Process, uid: &str, node: &str, world: &World) -> Checked {
         if process.in_batch || !process.is_up_to_date(&world.logs) {
             return Ok(());
@@ -158,7 +159,7 @@ impl Always {
         Ok(())
     }
 
-    /// A process wrote something, successfully or not.
+    /// A process made a write, successfully or not.
     pub(crate) fn written(
         &mut self,
         process: &Process,
@@ -313,7 +314,7 @@ impl Always {
             return Err(format!("node {node} has pods of {cores} millicores after {}", pod.key));
         }
         let volumes: BTreeSet<&str> = on_node().flat_map(|pod| attached(pod, world)).collect();
-        // A driver that says nothing of a node sets no limit there.
+        // A driver that reports nothing about a node sets no limit there.
         if volumes.len() > ATTACH_LIMIT && world.get("CSINode", "", node).is_some() {
             return Err(format!("node {node} has {} volumes after {}", volumes.len(), pod.key));
         }
@@ -335,7 +336,7 @@ impl Always {
         }
     }
 
-    /// The data of a volume are to be deleted. `since` is when it was decided.
+    /// The data of a volume is about to be deleted. `since` is when it was decided.
     pub(crate) fn data_deleted(&self, handle: &str, since: Millis, world: &World) -> Checked {
         let name = handle.strip_prefix("h-").unwrap_or(handle);
         let Some(volume) = world.get("PersistentVolume", "", name) else {
@@ -346,7 +347,7 @@ impl Always {
             let mut before = log.iter().rev().filter(|entry| entry.at < since);
             before.find(|entry| entry.doc.key == volume.key)
         });
-        // A volume that was made for an attempt and never bound has no data, whatever its policy says.
+        // A volume that was created for an attempt and never bound has no data, whatever its policy.
         let is_empty = !self.ever_bound.contains(name) && field::annotation(&volume.value, MADE_FOR).is_some();
         let is_retained = |doc: &Doc| !is_empty && doc.text("/spec/persistentVolumeReclaimPolicy") != "Delete";
         if is_retained(volume) && then.is_some_and(|then| !then.gone && is_retained(&then.doc)) {
@@ -367,7 +368,7 @@ impl Always {
     }
 }
 
-/// The version of its object that a write was decided on, if it holds for that one alone.
+/// The object version that a write was decided on, if it is guarded by that version.
 fn decided_on(effect: &Written) -> Option<&str> {
     match effect {
         Written::Patch(patch) if patch.guard == Guard::Version => Some(&patch.target.resource_version),
@@ -419,7 +420,7 @@ fn quantity(text: &str) -> Option<i64> {
     Some(quantity.milli_value())
 }
 
-/// The millicores that a pod asks for.
+/// The millicores that a pod requests.
 fn cores(pod: &Doc) -> i64 {
     let containers = field::items(&pod.value, "/spec/containers").iter();
     let asked = containers.filter_map(|one| quantity(field::text(one, "/resources/requests/cpu")));

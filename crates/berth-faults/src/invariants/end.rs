@@ -1,4 +1,4 @@
-//! What must hold when faults have stopped and nothing moves any more.
+//! Invariants once faults have stopped and nothing changes any more.
 
 use super::held::held_for_ever;
 use crate::driver::Driver;
@@ -43,7 +43,8 @@ fn deleted_are_gone(simulator: &Simulator) -> Option<String> {
     Some(format!("{} was deleted and does not go", stays.key))
 }
 
-/// Whether something keeps a deleted object that is not deleted itself: a pod that uses a claim, a claim that has a volume.
+/// Whether a deleted object is kept by something that is not being deleted: a pod that uses a claim, a claim that has a
+/// volume.
 fn waits_for_others(simulator: &Simulator, doc: &crate::world::Doc) -> bool {
     match &*doc.key.kind {
         "PersistentVolumeClaim" => simulator.world.of_kind("Pod").any(|pod| {
@@ -59,10 +60,10 @@ fn waits_for_others(simulator: &Simulator, doc: &crate::world::Doc) -> bool {
     }
 }
 
-/// The backend holds just the volumes that objects name.
+/// The backend holds exactly the volumes that objects refer to.
 fn backend_is_clean(simulator: &Simulator) -> Option<String> {
     if !simulator.always.lost_classes.is_empty() {
-        // Without its class the backend cannot be asked the same again: what it holds is reported in an event, and left.
+        // Without its class the request to the backend cannot be repeated: leftovers are reported in an event.
         return None;
     }
     let named: BTreeSet<&str> = simulator
@@ -76,7 +77,7 @@ fn backend_is_clean(simulator: &Simulator) -> Option<String> {
         .map(|name| format!("the backend holds {name}, which no object names"))
 }
 
-/// Everybody starts afresh on what is there: whatever is written then, somebody should have written before.
+/// All processes restart on the current state: whatever is written then should have been written before.
 fn second_run(simulator: &mut Simulator) -> Option<String> {
     let (cluster, now) = (simulator.world.cluster.clone(), simulator.world.now + 1_000);
     let driver = Driver {
@@ -98,8 +99,8 @@ fn second_run(simulator: &mut Simulator) -> Option<String> {
     ))
 }
 
-/// Whether a change is nothing but why and since when a pod is said to wait: a pod that sleeps is not asked about again when that
-/// changes and it still does not fit.
+/// Whether a change only affects why and since when a pod waits: a sleeping pod is not evaluated again when that changes and it
+/// still does not fit.
 fn says_the_same(entry: &crate::world::Entry) -> bool {
     let Some(before) = entry
         .before

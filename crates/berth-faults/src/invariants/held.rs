@@ -1,4 +1,4 @@
-//! Volumes of a pod are bound together or not at all.
+//! The volumes of a pod are bound together or not at all.
 
 use super::always::Checked;
 use crate::world::{Doc, Entry, World};
@@ -7,7 +7,7 @@ use berth_core::api::Object;
 use berth_core::hold::{Hold, Verdict, Verdicts, VolumeHold};
 use std::collections::BTreeSet;
 
-/// The volumes, by name, that a claim ever named: there may be data on them.
+/// The volumes, by name, that a claim ever referred to: they may have data.
 #[derive(Debug, Default)]
 pub(super) struct EverBound(BTreeSet<String>);
 
@@ -16,7 +16,7 @@ impl EverBound {
         self.0.contains(volume)
     }
 
-    /// A process changed a claim: it is bound only after its attempt was committed, and given back only if it was not.
+    /// A process changed a claim: it is bound only after its attempt was committed, and released only if it was not.
     pub(super) fn claim_changed(&mut self, entry: &Entry, before: Option<&Doc>, world: &World) -> Checked {
         let claim = &entry.doc;
         let volume = claim.text("/spec/volumeName");
@@ -44,7 +44,7 @@ impl EverBound {
     }
 }
 
-/// A process changed a volume: it is given back only if its attempt was not committed.
+/// A process changed a volume: it is released only if its attempt was not committed.
 pub(super) fn volume_changed(entry: &Entry, before: Option<&Doc>, world: &World) -> Checked {
     let Some(held) = before.and_then(held_volume) else {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn volume_changed(entry: &Entry, before: Option<&Doc>, world: &World)
     given_back(&entry.doc, &held.hold, world)
 }
 
-/// Something that is held when nothing moves any more.
+/// Something that is still held when nothing changes any more.
 pub(super) fn held_for_ever(world: &World) -> Option<String> {
     let claims = || {
         world
@@ -81,7 +81,7 @@ fn given_back(doc: &Doc, hold: &Hold, world: &World) -> Checked {
     }
 }
 
-/// The verdict on an attempt; none if its pod is gone, or was put on a node.
+/// The verdict on an attempt; `None` if its pod is gone, or was bound to a node.
 fn verdict(hold: &Hold, world: &World) -> Option<Verdict> {
     let pod = world.of_kind("Pod").find(|pod| *pod.uid == *hold.pod_uid)?;
     let is_over = !pod.text("/spec/nodeName").is_empty() || field::is_deleting(&pod.value);

@@ -1,4 +1,4 @@
-//! What is promised: always, and in the end.
+//! Invariants: always, and at the end.
 
 mod always;
 mod end;

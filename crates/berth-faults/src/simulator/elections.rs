@@ -1,4 +1,4 @@
-//! Leases: who leads among several copies of a component.
+//! Leases: leader election among replicas of a component.
 
 use super::{Event, Life, Simulator};
 use crate::chance::mix;
@@ -7,12 +7,12 @@ use crate::process::RENEW_DEADLINE;
 use crate::story::{NetFault, PROCESSES};
 use crate::world::Millis;
 
-/// A leader that was silent for so long is deposed.
+/// A leader that has not renewed for this long is replaced.
 const LEASE: Millis = 15_000;
 /// How often a lease is renewed or competed for.
 const RETRY: Millis = 2_000;
 
-/// A lease: who holds it, and how often it was written.
+/// A lease: its holder, and how often it was written.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     holder: Option<Life>,
@@ -20,7 +20,7 @@ pub(super) struct Lease {
 }
 
 impl Simulator {
-    /// Takes or renews a lease, if it is there to be taken.
+    /// Takes or renews a lease, if possible.
     pub(super) fn compete(&mut self, life: Life) {
         if self.elections_settled {
             return;
@@ -79,7 +79,7 @@ impl Simulator {
         self.at(next, Event::Lease(life));
     }
 
-    /// The process that leads in the place of this one, if it was deposed.
+    /// The process that leads instead of this one, if it lost its lease.
     pub(super) fn successor_of(&self, number: usize) -> Option<&'static str> {
         let election = self.processes.get(number)?.role.election()?;
         let holder = self.leases.get(election)?.holder?;
@@ -89,7 +89,7 @@ impl Simulator {
             .filter(|_| holder.process != number)
     }
 
-    /// Time goes on without renewals: nobody is deposed any more but who should have been by now.
+    /// Time passes without renewals: no process loses its lease any more, except those that should have by now.
     fn settle_elections(&mut self) {
         self.elections_settled = true;
         for number in 0..self.processes.len() {
@@ -106,7 +106,7 @@ impl Simulator {
         }
     }
 
-    /// Whether every election has a leader that runs.
+    /// Whether every election has a running leader.
     fn has_leaders(&self) -> bool {
         let runs = |holder: Life| {
             let process = self.processes.get(holder.process);

@@ -1,4 +1,4 @@
-//! Plays a story: one thread, virtual time, every message with a delay of its own.
+//! Plays a story: one thread, virtual time, and a delay for every message.
 
 mod elections;
 mod processes;
@@ -21,13 +21,13 @@ use berth_core::effect::Effect;
 use elections::Lease;
 use std::collections::BTreeMap;
 
-/// More than any story needs that comes to rest.
+/// Maximum number of events: more than any story needs that comes to rest.
 const MAX_EVENTS: u64 = 60_000;
-/// A cluster in which nothing changes for so long has come to rest: longer than any backoff, deadline or dispute, and shorter than
-/// the time after which a scheduler of these stories tries forgotten pods again.
+/// A cluster in which nothing changes for this long has come to rest: longer than any backoff, deadline or dispute, and shorter
+/// than the time after which a scheduler in these stories retries unschedulable pods.
 const REST: Millis = 7_200_000;
 
-/// One life of a process. Whatever is under way for it is of no use to the next one.
+/// One incarnation of a process. Messages for it are useless to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life {
     process: usize,
@@ -35,7 +35,7 @@ struct Life {
 }
 
 impl Life {
-    /// The present life of a process.
+    /// The current incarnation of a process.
     fn of(process: &Process) -> Self {
         Self {
             process: process.number,
@@ -44,13 +44,13 @@ impl Life {
     }
 }
 
-/// Something that is to happen.
+/// A scheduled event.
 #[derive(Debug)]
 enum Event {
     Step(Step),
     /// Faults stop.
     Calm,
-    /// A watch brings something.
+    /// A watch delivers something.
     Watch {
         life: Life,
         kind: usize,
@@ -62,30 +62,30 @@ enum Event {
         request: Box<Request>,
         fault: Option<NetFault>,
     },
-    /// An answer arrives at its sender.
+    /// A response arrives at its sender.
     Reply {
         life: Life,
         job: JobId,
         reply: Reply,
     },
-    /// A process has something to do by itself.
+    /// A process has work to do.
     Wake(Life),
     Start(Life),
     /// Competes for a lease, or renews it.
     Lease(Life),
 }
 
-/// Who made a write.
+/// The author of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
     User,
     Process(usize),
 }
 
-/// A story that is being played.
+/// A story being played.
 pub(crate) struct Simulator {
     jitter: u64,
-    /// The bug that is switched on.
+    /// The enabled bug.
     mutation: Option<Mutation>,
     pub(crate) world: World,
     pub(crate) processes: Vec<Process>,
@@ -99,7 +99,7 @@ pub(crate) struct Simulator {
     /// When something last changed.
     changed_at: Millis,
     pub(crate) calm: bool,
-    /// Nobody competes for a lease any more: leaders no longer renew theirs.
+    /// Leases are no longer contested: leaders no longer renew theirs.
     elections_settled: bool,
     pub(crate) always: Always,
     pub(crate) trace: Trace,
@@ -107,12 +107,12 @@ pub(crate) struct Simulator {
 }
 
 impl Simulator {
-    /// A story on a fresh cluster.
+    /// A story on a new cluster.
     pub(crate) fn of(story: &Story, mutation: Option<Mutation>, trace: Trace) -> Self {
         let mut simulator = Self::on(World::default(), story.jitter, trace);
         simulator.mutation = mutation;
         for object in objects::initial() {
-            // Nothing is there that could refuse them.
+            // Nothing exists yet that could refuse them.
             let _ = simulator.carry_out(Author::User, &Effect::Create(Box::new(object)));
         }
         let mut end = 0;
@@ -124,7 +124,7 @@ impl Simulator {
         simulator
     }
 
-    /// Every component, fresh, on a cluster that others left behind. Nothing goes wrong.
+    /// Every component, newly started, on an existing cluster. Nothing fails.
     pub(crate) fn after(cluster: MemoryCluster, now: Millis, driver: Driver, trace: Trace) -> Self {
         let mut simulator = Self::on(World::of(cluster, now), 0, trace);
         simulator.driver = driver;
@@ -189,13 +189,13 @@ impl Simulator {
         self.failure.get_or_insert(why);
     }
 
-    /// The process of this life, unless that has ended.
+    /// The process of this incarnation, unless that has ended.
     fn living(&mut self, life: Life) -> Option<&mut Process> {
         let process = self.processes.get_mut(life.process);
         process.filter(|process| Life::of(process) == life)
     }
 
-    /// Until when a process that stands still hears nothing.
+    /// Until when a paused process receives nothing.
     fn pause_of(&self, life: Life) -> Option<Millis> {
         let until = self.processes.get(life.process)?.paused_until;
         (until > self.world.now).then_some(until)

@@ -1,4 +1,4 @@
-//! Processes: they start, get their turns, carry out jobs, and die.
+//! Processes: they start, take turns, run jobs, and die.
 
 use super::{Event, Life, Simulator};
 use crate::chance::mix;
@@ -8,7 +8,7 @@ use crate::world::wall;
 use std::task::Poll;
 
 impl Simulator {
-    /// Starts a process, or lets it compete for its lease first.
+    /// Starts a process, or first lets it compete for its lease.
     pub(super) fn start(&mut self, life: Life) {
         let (now, jitter, mutation) = (self.world.now, self.jitter, self.mutation);
         let Some(process) = self.living(life) else {
@@ -25,7 +25,7 @@ impl Simulator {
         }
     }
 
-    /// Ends a process. It is started again soon.
+    /// Kills a process. It is restarted soon.
     pub(super) fn kill(&mut self, number: usize) {
         let (now, jitter) = (self.world.now, self.jitter);
         if let Some(process) = self.processes.get_mut(number) {
@@ -36,7 +36,7 @@ impl Simulator {
         }
     }
 
-    /// The time has come at which a process wanted to be woken.
+    /// The time has come at which a process asked to be woken.
     pub(super) fn wake(&mut self, life: Life) {
         if let Some(process) = self.living(life) {
             process.woken_at = None;
@@ -44,7 +44,7 @@ impl Simulator {
         }
     }
 
-    /// Gives a component a turn, and starts the jobs that it wants.
+    /// Gives a component a turn, and starts its jobs.
     pub(super) fn turn(&mut self, life: Life, act: impl FnOnce(&mut dyn Component, &mut Turn)) {
         let (now, mutation) = (self.world.now, self.mutation);
         let Some(process) = self.living(life) else {
@@ -88,7 +88,7 @@ impl Simulator {
         }
     }
 
-    /// Lets a job go on until it asks for something, or is done.
+    /// Runs a job until it sends a request, or is done.
     pub(super) fn go_on(&mut self, life: Life, id: JobId) {
         let Some(running) = self.living(life).and_then(|process| process.jobs.get_mut(&id)) else {
             return;

@@ -1,4 +1,4 @@
-//! Requests: they arrive, are carried out and answered, or go wrong on the way.
+//! Requests: they arrive, are carried out and answered, or fail on the way.
 
 use super::{Author, Event, Life, Simulator};
 use crate::component::JobId;
@@ -8,7 +8,7 @@ use crate::story::{Moment, NetFault, PROCESSES};
 use crate::world::{Millis, latency};
 use berth_core::effect::{Effect, Fact, Refusal};
 
-/// How long a request without an answer is waited for.
+/// Timeout of a request without a response.
 const PATIENCE: Millis = 3_000;
 
 impl Simulator {
@@ -46,7 +46,7 @@ impl Simulator {
         self.at(now + delay, event);
     }
 
-    /// A request is there. It is carried out even if its sender is no more.
+    /// A request arrives. It is carried out even if its sender is dead.
     pub(super) fn arrive(&mut self, life: Life, job: JobId, request: &Request, fault: Option<NetFault>) {
         let now = self.world.now;
         let running = self.living(life).and_then(|process| process.jobs.get(&job));
@@ -56,7 +56,7 @@ impl Simulator {
         self.at(now + delay, Event::Reply { life, job, reply });
     }
 
-    /// An answer is there.
+    /// A response arrives.
     pub(super) fn replied(&mut self, life: Life, job: JobId, reply: Reply) {
         if let Some(running) = self.living(life).and_then(|process| process.jobs.get(&job)) {
             running.job.port.reply(reply);
@@ -64,7 +64,7 @@ impl Simulator {
         }
     }
 
-    /// What the other side makes of a request, and how much longer its answer takes.
+    /// How a request is handled, and the additional delay of its response.
     fn serve(&mut self, number: usize, request: &Request, fault: Option<NetFault>, since: Millis) -> (Reply, Millis) {
         let failed = |error| failed(request, error);
         match fault {
@@ -142,7 +142,7 @@ impl Simulator {
         }
     }
 
-    /// Carries out one write, has the invariants look at it, and tells the watches.
+    /// Carries out one write, checks the invariants, and notifies the watches.
     pub(super) fn carry_out(&mut self, author: Author, effect: &Effect) -> Result<(), Refusal> {
         let (done, entries) = self.world.carry_out(effect);
         let who = match author {
@@ -169,7 +169,7 @@ impl Simulator {
     }
 }
 
-/// What the sender of a request hears if it fails.
+/// The response to a failed request.
 fn failed(request: &Request, error: ApiError) -> Reply {
     match request {
         Request::Holds(_) => Reply::Holds(Err(error)),

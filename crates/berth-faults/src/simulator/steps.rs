@@ -1,11 +1,11 @@
-//! The steps of a story: faults, what users do, and the end of faults.
+//! The steps of a story: faults, user actions, and the end of faults.
 
 use super::{Author, Event, Simulator};
 use crate::story::{Action, Moment, Step};
 use crate::user;
 
 impl Simulator {
-    /// A step's time has come.
+    /// A step is due.
     pub(super) fn happen(&mut self, step: Step) {
         match step.moment {
             Moment::AtOnce => self.perform(step),
@@ -67,7 +67,7 @@ impl Simulator {
         }
     }
 
-    /// Has the steps happen that waited for this moment of a write to an object of this kind.
+    /// Runs the steps that waited for this moment of a write to an object of this kind.
     pub(super) fn happen_around(&mut self, moment: Moment, kind: &str) {
         let is_due = |step: &Step| step.moment == moment && step.action.kind() == Some(kind);
         let due: Vec<Step> = self.armed.extract_if(.., |step| is_due(step)).collect();
@@ -77,12 +77,12 @@ impl Simulator {
     fn act(&mut self, action: Action) {
         self.always.acted(action, &self.world);
         for effect in user::effects(action, &self.world) {
-            // A user whose command is refused reads why, and goes on.
+            // A user whose command is refused reads the error, and continues.
             let _ = self.carry_out(Author::User, &effect);
         }
     }
 
-    /// Faults stop: watches flow, requests arrive, and everything that stood still goes on.
+    /// Faults stop: watches deliver, requests arrive, and everything paused continues.
     pub(super) fn become_calm(&mut self) {
         self.calm = true;
         self.armed.clear();
@@ -101,7 +101,7 @@ impl Simulator {
                 watch.held_until = 0;
             }
         }
-        // What was held back comes now, not when it would have been released.
+        // What was held back arrives now, not when it would have been released.
         let late: Vec<_> = self.events.keys().copied().filter(|(at, _)| *at > now).collect();
         for key in late {
             if matches!(self.events.get(&key), Some(Event::Watch { .. }))

@@ -1,4 +1,4 @@
-//! Watches: each brings the changes of one kind to one process, late, in parts, or as a list.
+//! Watches: each delivers the changes of one kind to one process, late, in parts, or as a list.
 
 use super::{Event, Life, Simulator};
 use crate::chance::mix;
@@ -10,7 +10,7 @@ use berth_cluster::field;
 use std::rc::Rc;
 
 impl Simulator {
-    /// Objects changed: whoever watches their kinds will hear of it.
+    /// Objects changed: all watches of their kinds will deliver it.
     pub(super) fn notify(&mut self, entries: &[Entry]) {
         for entry in entries {
             let Some(kind) = crate::world::kind_number(&entry.doc.key.kind) else {
@@ -22,7 +22,7 @@ impl Simulator {
         }
     }
 
-    /// Has a watch bring something soon, unless that is under way.
+    /// Schedules a delivery of a watch soon, unless one is scheduled.
     pub(super) fn schedule_watch(&mut self, number: usize, kind: usize) {
         let (now, jitter) = (self.world.now, self.jitter);
         let Some(process) = self.processes.get_mut(number) else {
@@ -38,7 +38,7 @@ impl Simulator {
         self.at(at, Event::Watch { life, kind });
     }
 
-    /// A watch brings what it has, or some of it.
+    /// A watch delivers all or some of its changes.
     pub(super) fn deliver(&mut self, life: Life, kind: usize) {
         let (now, jitter, number) = (self.world.now, self.jitter, life.process);
         let process = self.processes.get_mut(number);
@@ -63,7 +63,7 @@ impl Simulator {
         if watch.relist || !watch.listed {
             news.extend(watch.list(role, self.world.of_kind(name), log.len()));
         } else {
-            // What comes together is taken in together, or one after the other.
+            // Changes that arrive together are applied together, or one after the other.
             let all = mix(&[jitter, 4, number as u64, kind as u64, watch.deliveries]).is_multiple_of(2);
             let upside_down = watch.was_held && self.mutation == Some(Mutation::ChangesOutOfOrder);
             let count = if all || upside_down { log.len() } else { watch.next + 1 };

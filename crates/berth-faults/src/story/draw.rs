@@ -1,30 +1,31 @@
 //! Draws stories from seeds.
 //!
-//! Most stories have a theme: a race needs its few steps close to each other, about the same objects, and nothing that hides it.
+//! Most stories have a theme: a race needs its few steps close to each other, about the same objects, and nothing that
+//! hides it.
 
 use super::{Action, CLAIMS, CLASSES, DriverFault, Moment, NODES, NetFault, PODS, Step, Story, VOLUMES};
 use crate::chance::Dice;
 use crate::process::Role;
 use crate::world::kind_number;
 
-/// What users are busy with.
+/// What users focus on.
 #[derive(Clone, Copy, Debug)]
 enum Theme {
-    /// All that there is.
+    /// Everything.
     Everything,
-    /// Volumes that exist already: claimed, reserved, released.
+    /// Existing volumes: claimed, reserved, released.
     Existing,
-    /// Volumes that are made: capacity, drivers, reclaim policies.
+    /// Provisioned volumes: capacity, drivers, reclaim policies.
     Made,
-    /// Room for pods: priorities, nodes that come and go.
+    /// Room for pods: priorities, nodes that are added and removed.
     Room,
-    /// Pods that others make, and make again under the same name.
+    /// Pods that controllers create, and recreate under the same name.
     Replicas,
     /// Volumes that nodes can attach.
     Slots,
 }
 
-/// Whom faults meet: leaders more often than those who stand by, and writers more often than others.
+/// Processes that faults hit: leaders more often than standbys, and writers more often than others.
 const TARGETS: [usize; 14] = [0, 0, 0, 1, 2, 2, 2, 3, 4, 5, 5, 5, 6, 7];
 
 const THEMES: [Theme; 8] = [
@@ -59,7 +60,7 @@ pub(super) fn story(seed: u64) -> Story {
     Story { jitter: seed, steps }
 }
 
-/// When a step happens: at its time mostly, and now and then around a write that it may race with.
+/// When a step happens: usually at its time, and occasionally around a write that it may race with.
 fn moment(dice: &mut Dice, action: Action) -> Moment {
     let process = one_of(dice, &[0, 0, 0, 2, 2, 5]);
     match (dice.below(6), action.kind()) {
@@ -124,9 +125,9 @@ fn anything(dice: &mut Dice) -> Action {
     }
 }
 
-/// What the driver reports of its room.
+/// The capacity that the driver reports.
 fn limit(dice: &mut Dice) -> Action {
-    // One more than there are stands for all of them.
+    // One more than the number of nodes means all of them.
     let (node, gi) = (dice.below(NODES.len() + 1), dice.between(0, 12));
     match dice.below(3) {
         0 => Action::LimitSize { node, gi },
@@ -238,7 +239,7 @@ fn replicas(dice: &mut Dice) -> Action {
 
 fn slots(dice: &mut Dice) -> Action {
     let (pod, claim) = (one_of(dice, &[2, 5, 6, 7]), one_of(dice, &[1, 2, 5]));
-    // One node is left to most pods.
+    // One node is left for most pods.
     let node = one_of(dice, &[0, 2]);
     match dice.below(100) {
         0..=29 => Action::CreatePod { pod },
@@ -289,7 +290,7 @@ fn fault(dice: &mut Dice) -> Action {
         },
         _ => Action::Driver {
             fault: dice.one_of(&DriverFault::ALL).unwrap_or(DriverFault::Forgets),
-            // Some troubles last.
+            // Some faults last.
             calls: dice.one_of(&[1, 1, 2, 40]).unwrap_or(1),
         },
     }
@@ -299,7 +300,7 @@ fn a_while(dice: &mut Dice) -> u64 {
     dice.one_of(&[50, 300, 1_000, 5_000, 20_000]).unwrap_or(300)
 }
 
-/// A kind that a process watches. Those that decisions read most are the first ones.
+/// A kind that a process watches. Those that decisions read most come first.
 fn watched_kind(dice: &mut Dice, process: usize) -> usize {
     let kinds = Role::ALL.get(process).map_or(&[][..], |role| role.kinds());
     let few = dice.once_in(4);

@@ -1,4 +1,4 @@
-//! What happens in one run: a list of steps, drawn from a seed, that can be read, shortened and played again.
+//! The events of one run: a list of steps, drawn from a seed, that can be read, shortened and played again.
 
 mod draw;
 mod words;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 /// The nodes.
 pub(crate) const NODES: [&str; 3] = ["n1", "n2", "n3"];
-/// The volumes that users make. The last one does not exist from the beginning.
+/// The volumes that users create. The last one does not exist initially.
 pub(crate) const VOLUMES: [&str; 4] = ["pv1", "pv2", "pv3", "pv4"];
-/// The claims that users make.
+/// The claims that users create.
 pub(crate) const CLAIMS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
-/// The pods that users make.
+/// The pods that users create.
 pub(crate) const PODS: [&str; 8] = ["p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"];
 /// The storage classes.
 pub(crate) const CLASSES: [&str; 4] = ["local", "disk", "now", "node-local"];
@@ -28,18 +28,18 @@ pub(crate) const PROCESSES: [&str; 8] = [
     "agents",
 ];
 
-/// How a request goes wrong.
+/// How a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum NetFault {
-    /// It never arrives, and nobody answers.
+    /// It never arrives, and there is no response.
     LostBefore,
-    /// It is carried out, and the answer is lost.
+    /// It is carried out, and the response is lost.
     LostAfter,
     /// It is refused as a conflict.
     Conflict,
     /// The server is too busy.
     Busy,
-    /// The server fails after it carried the request out.
+    /// The server fails after carrying it out.
     Failed,
     /// It arrives late.
     Late,
@@ -56,20 +56,20 @@ impl NetFault {
     ];
 }
 
-/// How a storage backend goes wrong.
+/// How a storage backend fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum DriverFault {
-    /// It makes the volume and its answer is lost.
+    /// It creates the volume, and its response is lost.
     Forgets,
-    /// It neither makes the volume nor answers.
+    /// It neither creates the volume nor responds.
     Hangs,
-    /// It says that it has no room.
+    /// It reports that it has no space.
     NoRoom,
-    /// It fails in a way that says nothing.
+    /// It fails with an inconclusive error.
     Unclear,
-    /// It does what it is asked for twice.
+    /// It carries out the request twice.
     Twice,
-    /// It takes its time.
+    /// It is slow.
     Slow,
 }
 
@@ -84,7 +84,7 @@ impl DriverFault {
     ];
 }
 
-/// One thing that happens. Names that are not there make a step that does nothing.
+/// One event. A step with a nonexistent name does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Action {
     CreatePod {
@@ -96,11 +96,11 @@ pub(crate) enum Action {
     DeletePodInForeground {
         pod: usize,
     },
-    /// Deletes a pod without grace, and creates one of its name.
+    /// Deletes a pod without grace, and creates one with its name.
     ReplacePod {
         pod: usize,
     },
-    /// Names a node for a pod, as another scheduler or an autoscaler does.
+    /// Nominates a node for a pod, as another scheduler or an autoscaler does.
     NameNode {
         pod: usize,
         node: usize,
@@ -121,7 +121,7 @@ pub(crate) enum Action {
     CreateVolume {
         volume: usize,
     },
-    /// One of all that there are, made by whomever.
+    /// One of all existing volumes, whoever created it.
     DeleteVolume {
         volume: usize,
     },
@@ -144,7 +144,7 @@ pub(crate) enum Action {
     DeleteClass {
         class: usize,
     },
-    /// The last node and one more stand for all of them.
+    /// The last node and one more means all of them.
     LimitCapacity {
         node: usize,
         gi: u64,
@@ -195,24 +195,24 @@ pub(crate) enum Action {
     ScaleDeployment {
         replicas: u64,
     },
-    /// A watch brings nothing for a while.
+    /// A watch delivers nothing for a while.
     Hold {
         process: usize,
         kind: usize,
         millis: Millis,
     },
-    /// A watch is told that its place is too old, and lists again.
+    /// A watch gets the error that its version is too old, and lists again.
     Relist {
         process: usize,
         kind: usize,
     },
-    /// A watch is cut. When it is back, it has to list again.
+    /// A watch is cut. Afterwards it has to list again.
     Cut {
         process: usize,
         kind: usize,
         millis: Millis,
     },
-    /// A watch brings its next change twice.
+    /// A watch delivers its next change twice.
     Double {
         process: usize,
         kind: usize,
@@ -224,32 +224,32 @@ pub(crate) enum Action {
         process: usize,
         millis: Millis,
     },
-    /// The next requests of a process go wrong.
+    /// The next requests of a process fail.
     Net {
         process: usize,
         fault: NetFault,
         requests: usize,
     },
-    /// The clock on the wall of a process jumps.
+    /// The wall clock of a process jumps.
     Jump {
         process: usize,
         seconds: i64,
     },
-    /// The next calls to the storage backend go wrong.
+    /// The next calls to the storage backend fail.
     Driver {
         fault: DriverFault,
         calls: usize,
     },
 }
 
-/// When a step happens, from its time on. Between a decision and its write a user is quick by chance only, once in
-/// thousands of stories.
+/// When a step happens, from its time on. A user hits the moment between a decision and its write only by chance, once
+/// in thousands of stories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Moment {
     /// At that time.
     #[default]
     AtOnce,
-    /// Just before a process's next write to an object of the kind that the step is about.
+    /// Just before a process's next write to an object of the step's kind.
     BeforeWrite { process: usize },
     /// Just after it.
     AfterWrite { process: usize },
@@ -265,7 +265,7 @@ pub(crate) struct Step {
 }
 
 impl Action {
-    /// The kind of object that a user changes by it, if it is one whose changes race with others.
+    /// The kind of object that a user changes by it, if its changes race with others.
     pub(crate) fn kind(self) -> Option<&'static str> {
         match self {
             Self::DeletePod { .. }
@@ -287,7 +287,7 @@ impl Action {
 /// What happens in one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Story {
-    /// How long messages take follows from this.
+    /// Seed for the delays of messages.
     pub(crate) jitter: u64,
     pub(crate) steps: Vec<Step>,
 }
@@ -299,7 +299,7 @@ impl Story {
         draw::story(seed)
     }
 
-    /// How many steps it has.
+    /// Number of steps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.steps.len()

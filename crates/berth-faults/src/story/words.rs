@@ -1,4 +1,4 @@
-//! Stories in words.
+//! Stories as text.
 
 use super::{Action, CLASSES, Moment, NODES, PROCESSES, Step, VOLUMES, claim, name, node, pod};
 use std::fmt;
