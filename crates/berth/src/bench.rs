@@ -1,4 +1,4 @@
-//! `berth bench`: the measurements are those of `berth-bench`, on the scheduler and the simulation that users run.
+//! `berth bench`: runs the benchmarks of `berth-bench` on the scheduler and the simulation that users run.
 
 use crate::cli::{Bench, BenchSimulateArgs, DecideArgs, Output};
 use crate::input::{Gaps, Progress as _};
@@ -11,10 +11,10 @@ use berth_cluster::simulation::{Options, Outcome, Simulation};
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-/// Measures what the arguments ask for, and prints it.
+/// Runs the requested benchmark, and prints the result.
 ///
 /// # Errors
-/// If the configuration is broken, or a file or the output cannot be written.
+/// If the configuration is invalid, or a file or the output cannot be written.
 pub fn bench(what: &Bench, color: Color) -> anyhow::Result<()> {
     let (table, json, output) = match what {
         Bench::Decide(args) => {
@@ -78,7 +78,7 @@ fn simulate(args: &BenchSimulateArgs) -> serde_json::Result<simulate::Measuremen
     measured
 }
 
-/// The simulation of `berth simulate`, as it is measured.
+/// The simulation of `berth simulate`, to be measured.
 struct Measured(Simulation);
 
 impl Measured {
@@ -94,7 +94,7 @@ impl simulate::Simulation for Measured {
     type Outcome = Outcome;
 
     fn create(&mut self, object: Value) {
-        // No two objects of a made-up cluster share a name.
+        // Names are unique in a generated cluster.
         let _ = self.0.create(object);
     }
 

@@ -375,7 +375,7 @@ pub struct UpArgs {
 }
 
 impl UpArgs {
-    /// The cluster to generate where there are no files.
+    /// The cluster to generate if there are no files.
     #[must_use]
     pub fn shape(&self) -> Shape {
         let usual = Shape::default();

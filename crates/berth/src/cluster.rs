@@ -1,4 +1,4 @@
-//! Reads the cluster of a kubeconfig, for snapshots, and for commands that work on it.
+//! Reads the cluster of a kubeconfig, for snapshots and for commands that work on it.
 //!
 //! Only the kinds that decisions read are listed, page by page; secrets are not among them. Nothing is written.
 
@@ -17,36 +17,36 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long a request may take unless the arguments say otherwise.
+/// Default timeout of a request.
 pub(crate) const REQUEST_TIMEOUT: &str = "30s";
 
-/// How many objects are asked for at once, as kubectl does it.
+/// Page size of lists, as in kubectl.
 const PAGE: usize = 500;
 
-/// Why the cluster, or what lies on top of it, could not be read.
+/// Why the cluster, or the files on top of it, could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// There is no connection to it, and nothing else to read.
+    /// There is no connection, and nothing else to read.
     #[error("no files were named with -f, and {0}")]
     NoFiles(ConnectError),
     /// There is no connection to it.
     #[error(transparent)]
     Connect(ConnectError),
-    /// It did not give its objects.
+    /// Listing its objects failed.
     #[error(transparent)]
     List(#[from] ListError),
-    /// The files on top of it are broken.
+    /// The files on top of it are invalid.
     #[error(transparent)]
     Input(#[from] ReadError),
-    /// It is named, and files are read instead of it.
+    /// A cluster was specified, but files are read instead.
     #[error("{0} selects a cluster, but only files are read; add --on-cluster to apply them on top of it")]
     Unused(&'static str),
-    /// It cannot be talked to from here.
+    /// The runtime could not be started.
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),
 }
 
-/// Why a cluster did not give its objects.
+/// Why listing a cluster's objects failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// It cannot be reached.
@@ -57,10 +57,10 @@ pub enum ListError {
     Unreachable {
         /// Its address.
         server: String,
-        /// What went wrong, at the bottom of it.
+        /// The root cause.
         problem: String,
     },
-    /// It takes requests and does not answer them.
+    /// It accepts requests and does not respond.
     #[error(
         "the cluster at {server} did not answer within {seconds} s when listing {plural}; check its health, or set a longer \
          --request-timeout"
@@ -68,21 +68,21 @@ pub enum ListError {
     Silent {
         /// Its address.
         server: String,
-        /// What was asked for.
+        /// The requested kind.
         plural: &'static str,
-        /// How long was waited.
+        /// How long the request waited.
         seconds: f64,
     },
-    /// It refused, or answered with something else.
+    /// It refused, or sent an invalid response.
     #[error("cannot list {plural} of the cluster at {server}: {problem}")]
     Refused {
         /// Its address.
         server: String,
-        /// What was asked for.
+        /// The requested kind.
         plural: &'static str,
-        /// What it said.
+        /// Its error.
         problem: String,
-        /// This user may not.
+        /// The user lacks permission.
         forbidden: bool,
     },
 }
@@ -123,14 +123,14 @@ impl ListError {
         }
     }
 
-    /// Whether it is only that this user may not list the kind.
+    /// Whether the only problem is that this user may not list the kind.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { forbidden: true, .. })
     }
 }
 
-/// The words of the error at the bottom: those above it only say where it came through.
+/// The message of the root cause: the outer errors only show where it passed through.
 fn bottom_of(error: &dyn std::error::Error) -> String {
     let mut bottom = error;
     while let Some(below) = bottom.source() {
@@ -142,7 +142,7 @@ fn bottom_of(error: &dyn std::error::Error) -> String {
 /// Kinds without which nothing can be said about any pod.
 pub const ESSENTIAL: [&str; 2] = ["nodes", "pods"];
 
-/// What is said of a kind that a user may not list.
+/// The remark about a kind that the user may not list.
 pub(crate) const NOT_ALLOWED: &str = "this user may not list them";
 
 /// A cluster to read from.
@@ -151,12 +151,12 @@ pub struct Connection {
     api: Api,
     /// Its address, for errors.
     server: String,
-    /// How long an answer may take.
+    /// Timeout of a request.
     patience: Duration,
 }
 
 impl Connection {
-    /// A cluster that there is a client for.
+    /// A connection with an existing client.
     #[must_use]
     pub fn new(api: Api, server: impl Into<String>, patience: Duration) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Connection {
         &self.api
     }
 
-    /// Finds out whether it answers and shows its nodes.
+    /// Checks that it responds and shows its nodes.
     ///
     /// # Errors
     /// If it does not.
@@ -208,7 +208,7 @@ impl Connection {
     async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
         let answer = tokio::time::timeout(self.patience, self.api.get_path(path)).await;
         let page = answer.map_err(|_| ApiError::TimedOut { path: path.to_owned() })??;
-        // Proxies and login pages answer too, but not with an object.
+        // Proxies and login pages respond too, but not with an object.
         if !page.trim_ascii_start().starts_with(b"{") {
             return Err(ApiError::Malformed {
                 path: path.to_owned(),
@@ -219,7 +219,7 @@ impl Connection {
     }
 }
 
-/// Kinds that make pods. Decisions about one pod do not read them, simulations do.
+/// Kinds that create pods. Decisions about one pod do not read them, simulations do.
 pub const WORKLOADS: [Resource; 4] = [
     Resource::DEPLOYMENTS,
     Resource::DAEMON_SETS,
@@ -253,7 +253,7 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// What a namespace alone says: of a cluster that is read otherwise.
+    /// Only a namespace, for a cluster that is read in another way.
     pub(crate) fn in_namespace(namespace: &str) -> Self {
         Self {
             kubeconfig: None,
@@ -265,7 +265,7 @@ impl ClusterArgs {
         }
     }
 
-    /// What to call the cluster: the context that was asked for, else the address of its API server.
+    /// The name of the cluster: the requested context, or the address of its API server.
     #[must_use]
     pub fn name(&self) -> String {
         if let Some(context) = &self.context {
@@ -278,7 +278,7 @@ impl ClusterArgs {
         server.unwrap_or_default()
     }
 
-    /// The namespace of what names none. With files alone, there is no context to ask.
+    /// The default namespace. With files only, there is no context.
     ///
     /// # Errors
     /// If the context cannot be read.
@@ -293,7 +293,7 @@ impl ClusterArgs {
         }
     }
 
-    /// Lists everything that decisions read, and kinds besides, as sources beside files.
+    /// Lists everything that decisions read, plus further kinds, as sources.
     ///
     /// # Errors
     /// If there is no cluster, or it does not answer.
@@ -306,10 +306,10 @@ impl ClusterArgs {
         })
     }
 
-    /// Lists what components have left behind, as sources: events about claims and about the scheduling of pods, and leases.
+    /// Lists traces of components as sources: events about claims and scheduling, and leases.
     ///
     /// # Errors
-    /// As [`ClusterArgs::sources`].
+    /// Like [`ClusterArgs::sources`].
     pub fn evidence(&self) -> Result<Vec<Source>, ClusterError> {
         runtime()?.block_on(async {
             let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
@@ -332,11 +332,10 @@ fn runtime() -> Result<Runtime, ClusterError> {
     runtime.map_err(ClusterError::Runtime)
 }
 
-/// The objects of a cluster that there is a connection to. A kind that this user may not list is a gap, unless nothing can
-/// be said without it.
+/// The objects of a connected cluster. A kind that this user may not list is a gap, unless it is essential.
 ///
 /// # Errors
-/// If it does not answer, or does not list nodes and pods.
+/// If it does not respond, or does not list nodes and pods.
 pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result<Vec<Source>, ListError> {
     let mut sources = vec![Source::TakenAt(jiff::Timestamp::now())];
     let resources = Kind::ALL.iter().map(|kind| Resource::of(*kind));
@@ -344,7 +343,7 @@ pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result
         let plural = resource.plural;
         let pages = match pages(connection, resource, None, "").await {
             Ok(pages) => pages,
-            // Without list permission there is no telling whether the cluster has it; most do not.
+            // Without list permission it is unknown whether the cluster has the kind; most do not.
             Err(error) if error.is_forbidden() && resource == REPORTS => continue,
             Err(error) if error.is_forbidden() && !ESSENTIAL.contains(&plural) => {
                 sources.push(Source::Gap(format!("{plural}: {NOT_ALLOWED}")));
@@ -360,16 +359,16 @@ pub async fn sources_of(connection: &Connection, besides: &[Resource]) -> Result
     Ok(sources)
 }
 
-/// What a list brought.
+/// The result of a list.
 #[derive(Debug)]
 pub(crate) enum Listed {
-    /// The objects. They do not say what they are.
+    /// The objects, without their kind.
     Items(Vec<Value>),
-    /// A cluster need not serve every kind.
+    /// The cluster does not serve the kind.
     NotServed,
 }
 
-/// All objects of a kind, in one namespace or in all of them; those with these fields, if some are named.
+/// All objects of a kind, in one namespace or in all; only those that match the fields, if specified.
 pub(crate) async fn list(
     connection: &Connection,
     resource: Resource,
@@ -398,7 +397,7 @@ pub(crate) async fn list(
     Ok(Listed::Items(items))
 }
 
-/// What tells whether provisioners and schedulers act: of all events that a cluster keeps, those with these fields, and leases.
+/// Evidence of active provisioners and schedulers: the events that match these fields, and leases.
 pub(crate) const EVIDENCE: [(Resource, &str); 4] = [
     (Resource::EVENTS, "involvedObject.kind%3DPersistentVolumeClaim"),
     (Resource::EVENTS, "reason%3DFailedScheduling"),
@@ -406,10 +405,10 @@ pub(crate) const EVIDENCE: [(Resource, &str); 4] = [
     (Resource::LEASES, ""),
 ];
 
-/// What components have left behind on a cluster that there is a connection to.
+/// Traces of components on a connected cluster.
 ///
 /// # Errors
-/// If it does not answer.
+/// If it does not respond.
 pub async fn evidence_of(connection: &Connection) -> Result<Vec<Source>, ListError> {
     let mut sources = Vec::new();
     for (resource, fields) in EVIDENCE {
@@ -426,7 +425,7 @@ pub async fn evidence_of(connection: &Connection) -> Result<Vec<Source>, ListErr
     Ok(sources)
 }
 
-/// The pages of a list, of all objects or of those with these fields; none if the server does not have the kind.
+/// The pages of a list, of all objects or of those that match the fields; `None` if the server does not have the kind.
 async fn pages(
     connection: &Connection,
     resource: Resource,
@@ -453,8 +452,8 @@ async fn pages(
             Err(error) if (error.is_unserved() || error.is_not_found()) && !ESSENTIAL.contains(&resource.plural) => {
                 return Ok(Vec::new());
             }
-            // The pages come from one version of the list, which a server keeps for some minutes only. Who is slower
-            // than that takes it in one piece.
+            // The pages come from one version of the list, which a server keeps only for some minutes. A slower client
+            // requests it without pages.
             Err(error) if error.is_gone() && !pages.is_empty() => {
                 pages.clear();
                 path = format!("{collection}?{}", selected.trim_start_matches('&'));
@@ -464,7 +463,7 @@ async fn pages(
     }
 }
 
-/// The token of the page after this one, if there is one.
+/// The continue token of a page, if there is one.
 fn next_page(page: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct List {

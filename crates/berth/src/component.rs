@@ -1,8 +1,8 @@
-//! The components of a cluster as commands: `berth scheduler` and `berth controller`, and what they share with
-//! `berth provisioner`.
+//! The components of a cluster as commands: `berth scheduler` and `berth controller`, and what they share with `berth
+//! provisioner`.
 //!
-//! Arguments and configuration files become options here, and nowhere else; the components themselves are run by
-//! `berth-kube`.
+//! Arguments and configuration files become options here, and nowhere else; `berth-kube` runs the components
+//! themselves.
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
 use crate::config::{Configuration, ControllerFile, Election, SCHEDULER_GATES};
@@ -29,7 +29,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Runs the scheduler until interrupted.
 ///
 /// # Errors
-/// If the configuration is broken, the cluster cannot be reached, or the scheduler cannot go on.
+/// If the configuration is invalid, the cluster cannot be reached, or the scheduler fails.
 pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     let configuration = args.decisions.read()?;
     let (settings, flags) = (&configuration.process, &args.kubernetes);
@@ -64,7 +64,8 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     })
 }
 
-/// The election of schedulers: flags go before the file, and the file before what kube-scheduler does.
+/// Leader election of schedulers: flags take precedence over the file, and the file over the defaults of
+/// kube-scheduler.
 fn election(flags: &KubeSchedulerArgs, file: Option<Election>) -> Election {
     let file = file.unwrap_or_default();
     Election {
@@ -88,7 +89,7 @@ pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
 /// Runs the volume controller until interrupted.
 ///
 /// # Errors
-/// If the configuration is broken, the cluster cannot be reached, or the controller cannot go on.
+/// If the configuration is invalid, the cluster cannot be reached, or the controller fails.
 pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
     let file: ControllerFile = read(args.config.as_deref())?;
     let gates = args.gates.read()?.volumes;
@@ -112,7 +113,7 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
     })
 }
 
-/// Reads a configuration file, or gives the defaults if there is none. Unknown fields are errors that name them.
+/// Reads a configuration file, or returns the defaults if there is none. Unknown fields are errors.
 pub(crate) fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow::Result<T> {
     let Some(path) = path else {
         return Ok(T::default());
@@ -127,26 +128,26 @@ pub(crate) fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow
         .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
 }
 
-/// The scheduler's lease, telling what the scheduler can do.
+/// The scheduler's lease, with its capabilities.
 fn announced(mut process: ProcessOptions) -> ProcessOptions {
     process.leader_election = process.leader_election.map(announcing);
     process
 }
 
-/// The lease by which a scheduler that does not compete for one announces itself.
+/// The lease by which a scheduler without leader election announces itself.
 fn announcement(args: &ComponentArgs, configuration: &Configuration) -> Option<LeaseOptions> {
     let first = configuration.profiles.first()?;
     let name = format!("berth-scheduler.{}", first.scheduler_name);
     let namespace = lease_namespace(args, configuration.process.election.as_ref());
     let lease = LeaseOptions {
-        // Nobody waits to take over: a few signs of life in the minute that controllers wait are enough.
+        // There is no standby: a few renewals in the minute that controllers wait are enough.
         retry: Duration::from_secs(10),
         ..LeaseOptions::new(namespace, name, identity())
     };
     Some(announcing(lease))
 }
 
-/// Who this process is: different for every copy, on whichever machine, also where all have the same process id.
+/// The identity of this process: unique for every replica, on any machine, even with equal process IDs.
 pub(crate) fn identity() -> &'static str {
     static IDENTITY: LazyLock<String> = LazyLock::new(|| {
         let name = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
@@ -167,8 +168,8 @@ fn lease_namespace<'a>(args: &'a ComponentArgs, file: Option<&'a Election>) -> &
         .unwrap_or("kube-system")
 }
 
-/// How a component runs, with the lease that its copies compete for. Arguments go before what a file says; times that
-/// follow from a duration are in the proportions that Kubernetes components use.
+/// How a component runs, with the lease for its leader election. Arguments take precedence over the file; times derived
+/// from a duration have the proportions that Kubernetes components use.
 pub(crate) fn process(args: &ComponentArgs, lease: &str, file: Option<&Election>) -> ProcessOptions {
     let lease = || {
         let name = file.and_then(|election| election.name.as_deref()).unwrap_or(lease);
@@ -234,7 +235,7 @@ pub(crate) fn on_cluster_of<F: Future<Output = anyhow::Result<()>>>(
     })
 }
 
-/// Waits for Ctrl-C, or for whatever stops processes here. What comes from the call on is heard, also before anybody waits.
+/// Waits for Ctrl-C, or another termination signal. Signals count from this call on, even before the future is polled.
 pub(crate) fn interrupted() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let signals = {
@@ -257,7 +258,7 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
-/// Logs to standard error from a level on; without one, only what goes wrong.
+/// Logs to standard error from a level on; without one, only errors.
 pub(crate) fn log(level: Option<Level>, color: Color) {
     let colored = match color {
         Color::Auto => color.stderr().get_ref().current_choice() != anstream::ColorChoice::Never,
@@ -269,15 +270,15 @@ pub(crate) fn log(level: Option<Level>, color: Color) {
         .with_writer(|| Clean::new(std::io::stderr()))
         .with_ansi(colored)
         .with_max_level(level);
-    // The client logs every failed attempt, thousands while an API server is unavailable, and what it is built on every
-    // frame that it sends. The callers log once what became of it.
+    // The client logs every failed attempt, thousands while an API server is unavailable, and its libraries log every
+    // frame. The callers log the result once.
     let others = level.min(Level::INFO);
     let client = (level >= Level::DEBUG).then_some(level);
     let targets = Targets::new()
         .with_default(others)
         .with_target("berth", level)
         .with_target("kube_client", LevelFilter::from(client));
-    // A second subscriber in one process, as in tests, is not worth failing for.
+    // A second subscriber in one process, as in tests, is not an error.
     let _ = subscriber.finish().with(targets).try_init();
 }
 

@@ -1,4 +1,4 @@
-//! `berth csi-driver`: the CSI driver of our own as a process, for the embedded cluster and for tests.
+//! `berth csi-driver`: the built-in CSI driver as a process, for the embedded cluster and for tests.
 
 use crate::component::{interrupted, log};
 use crate::terminal::Color;
@@ -36,7 +36,7 @@ pub struct CsiDriverArgs {
 /// Runs the driver until interrupted.
 ///
 /// # Errors
-/// If a node is no node, or the directory or a socket cannot be used.
+/// If a node is invalid, or the directory or a socket cannot be used.
 pub fn csi_driver(args: &CsiDriverArgs, color: Color) -> anyhow::Result<()> {
     log(None, color);
     let rooms = args.nodes.iter().map(|text| room(text, &args.topology_key));
@@ -70,7 +70,7 @@ fn node_socket(directory: &Path, node: &str) -> PathBuf {
     directory.join("nodes").join(format!("{node}.sock"))
 }
 
-/// One controller service for the whole cluster, and a node service with a controller service of its own for each node.
+/// One controller service for the whole cluster, and for each node a node service with its own controller service.
 async fn serve(
     args: &CsiDriverArgs,
     rooms: Vec<SegmentRoom>,

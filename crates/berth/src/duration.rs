@@ -1,9 +1,9 @@
-//! Lengths of time in arguments and configuration files.
+//! Durations in arguments and configuration files.
 
 use jiff::SignedDuration;
 use std::time::Duration;
 
-/// A length of time as Kubernetes components take it: 15s, 1m30s, 500ms.
+/// A duration in the format of Kubernetes components: 15s, 1m30s, 500ms.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     let found = Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())?;

@@ -1,4 +1,4 @@
-//! The arguments by which every command that decides is given its configuration.
+//! The arguments for the configuration of every command that decides.
 
 use super::{ConfigError, Configuration, FixedGate, TOPOLOGY, feature_gates, given_gates};
 use crate::help;
@@ -29,15 +29,15 @@ impl GateArgs {
     /// Reads the gates.
     ///
     /// # Errors
-    /// If they are broken.
+    /// If they are invalid.
     pub fn read(&self) -> Result<FeatureGates, ConfigError> {
         Ok(feature_gates(&self.list())?)
     }
 
-    /// Whether requests to a driver say where the volume must be reachable.
+    /// Whether requests to a driver include topology requirements.
     ///
     /// # Errors
-    /// If the gates are broken.
+    /// If the gates are invalid.
     pub fn topology(&self) -> Result<bool, ConfigError> {
         let list = self.list();
         let given = given_gates(&list)?;
@@ -45,10 +45,10 @@ impl GateArgs {
         Ok(last.is_none_or(|(_, on)| *on))
     }
 
-    /// What to tell the user about those gates of a component that are set to what it does not do.
+    /// Warnings about gates of a component that are set to a value without effect.
     ///
     /// # Errors
-    /// If the gates are broken.
+    /// If the gates are invalid.
     pub fn warnings(&self, fixed: &[FixedGate]) -> Result<Vec<String>, ConfigError> {
         let list = self.list();
         let unlike = given_gates(&list)?.into_iter().filter_map(|(name, on)| {
@@ -70,7 +70,7 @@ impl ConfigArgs {
     /// Reads the configuration, with the gates of the command line in every profile.
     ///
     /// # Errors
-    /// If the file or the gates are broken.
+    /// If the file or the gates are invalid.
     pub fn read(&self) -> Result<Configuration, ConfigError> {
         let gates = self.gates.read()?;
         let mut configuration = match &self.config {

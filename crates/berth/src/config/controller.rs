@@ -65,7 +65,7 @@ fn name<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Resu
 }
 
 impl ControllerFile {
-    /// What the controller is to do.
+    /// The settings of the controller.
     pub(crate) fn settings(&self) -> Settings {
         let usual = Settings::default();
         Settings {
@@ -96,7 +96,7 @@ pub struct EmbeddedControllerArgs {
 }
 
 impl EmbeddedControllerArgs {
-    /// What the controller is to do.
+    /// The settings of the controller.
     #[must_use]
     pub fn settings(self) -> Settings {
         let usual = Settings::embedded();

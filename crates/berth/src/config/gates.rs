@@ -1,10 +1,10 @@
-//! Feature gates: those that Berth has, and those of Kubernetes that change nothing here.
+//! Feature gates: those of Berth, and those of Kubernetes that have no effect here.
 
 use super::other_gates::OTHER_GATES;
 use crate::flags::go;
 use berth_scheduler::profile::FeatureGates;
 
-/// The feature gates that can be set, with what they are by default.
+/// The feature gates that can be set, with their defaults.
 pub const FEATURE_GATES: &[(&str, bool)] = &[
     ("VolumeScheduling", true),
     ("CSIStorageCapacity", true),
@@ -13,7 +13,7 @@ pub const FEATURE_GATES: &[(&str, bool)] = &[
     (TOPOLOGY, true),
 ];
 
-/// The gate of the external-provisioner for requests that say where a volume must be reachable.
+/// The gate of the external-provisioner for topology requirements in requests.
 pub const TOPOLOGY: &str = "Topology";
 
 /// A gate of Kubernetes or of the external-provisioner that Berth does not have.
@@ -21,7 +21,7 @@ pub const TOPOLOGY: &str = "Topology";
 pub struct FixedGate {
     /// Its name.
     pub name: &'static str,
-    /// What Berth does, whatever the gate says.
+    /// What Berth does, regardless of the gate.
     pub on: bool,
 }
 
@@ -43,7 +43,7 @@ pub const PROVISIONER_GATES: &[FixedGate] = &[
     FixedGate::off("VolumeAttributesClass"),
 ];
 
-/// Gates of Kubernetes 1.30 to 1.37 that kube-scheduler asks for, with what Berth's scheduler does.
+/// Gates of Kubernetes 1.30 to 1.37 that kube-scheduler reads, with what Berth's scheduler does.
 pub const SCHEDULER_GATES: &[FixedGate] = &[
     FixedGate::off("ComponentFlagz"),
     FixedGate::off("ComponentStatusz"),
@@ -90,24 +90,24 @@ pub const SCHEDULER_GATES: &[FixedGate] = &[
     FixedGate::off("WorkloadAwarePreemption"),
 ];
 
-/// Why a list of feature gates cannot be used.
+/// Why a list of feature gates is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureGateError {
     /// Not of the form `Name=true`.
     #[error("found {0:?}, expected NAME=true or NAME=false, several separated by commas")]
     Form(String),
-    /// Nobody knows it.
+    /// Unknown.
     #[error("there is no feature gate {0:?}; known are {known}", known = known_gates())]
     Unknown(String),
 }
 
-/// The feature gates with what they are by default, as a list.
+/// The feature gates with their defaults, as a list.
 pub(crate) fn known_gates() -> String {
     let gates = FEATURE_GATES.iter().map(|(name, on)| format!("{name} (default {on})"));
     gates.collect::<Vec<_>>().join(", ")
 }
 
-/// The gates that a list like `A=true,B=false` sets, in its order.
+/// The gates in a list like `A=true,B=false`, in order.
 pub(crate) fn given_gates(text: &str) -> Result<Vec<(&str, bool)>, FeatureGateError> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let given = parts.map(|part| {
@@ -122,7 +122,7 @@ pub(crate) fn given_gates(text: &str) -> Result<Vec<(&str, bool)>, FeatureGateEr
 /// Reads `A=true,B=false`.
 ///
 /// # Errors
-/// If it is not of that form, or a gate is not known.
+/// If it does not have that form, or a gate is unknown.
 pub fn feature_gates(text: &str) -> Result<FeatureGates, FeatureGateError> {
     let mut gates = FeatureGates::default();
     for (name, on) in given_gates(text)? {

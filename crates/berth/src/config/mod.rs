@@ -1,7 +1,7 @@
 //! The scheduler's configuration: a `KubeSchedulerConfiguration` of version `v1`, and feature gates.
 //!
-//! A file that was written for kube-scheduler means the same here. What Berth cannot do as the file asks is an
-//! error, never passed over, and so is every field that is not known.
+//! A file written for kube-scheduler has the same meaning here. A setting that Berth cannot implement is an error,
+//! never ignored, and so is every unknown field.
 
 mod arguments;
 mod controller;
@@ -40,7 +40,7 @@ use std::time::Duration;
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
-/// Why a configuration cannot be used.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -48,24 +48,24 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         file: Arc<str>,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: std::io::Error,
     },
     /// The file is not YAML.
     #[error(transparent)]
     Syntax(Box<input::Problem>),
-    /// It is a configuration of something else.
+    /// It is a configuration of another kind.
     #[error("{file}: found apiVersion {api_version:?} and kind {kind:?}, expected {API_VERSION:?} and {KIND:?}")]
     OtherKind {
         /// The file.
         file: Arc<str>,
-        /// What it says.
+        /// Its `apiVersion`.
         api_version: String,
-        /// What it says.
+        /// Its `kind`.
         kind: String,
     },
-    /// A field's value is broken or cannot be obeyed.
+    /// A field's value is invalid or not supported.
     #[error("{file}: {field}: {problem}")]
     Field {
         /// The file.
@@ -75,7 +75,7 @@ pub enum ConfigError {
         /// What was found and what was expected.
         problem: String,
     },
-    /// Fields that are not known.
+    /// Unknown fields.
     #[error("{file}: unknown fields: {}; check the spelling, or take them out", .fields.join(", "))]
     UnknownFields {
         /// The file.
@@ -83,19 +83,19 @@ pub enum ConfigError {
         /// Their paths.
         fields: Vec<String>,
     },
-    /// No profile is for the pod's scheduler.
+    /// No profile matches the pod's scheduler.
     #[error(
         "pod {pod} wants scheduler {wanted:?}, for which the configuration has no profile; it has {}", .known.join(", ")
     )]
     NoProfile {
         /// The pod.
         pod: String,
-        /// The scheduler it names.
+        /// Its scheduler name.
         wanted: String,
         /// The schedulers that have profiles.
         known: Vec<String>,
     },
-    /// The feature gates are broken.
+    /// The feature gates are invalid.
     #[error("--feature-gates: {0}")]
     FeatureGates(#[from] FeatureGateError),
 }
@@ -128,7 +128,7 @@ pub struct Configuration {
     pub profiles: Vec<SchedulerProfile>,
     /// How long pods wait between attempts.
     pub times: QueueTimes,
-    /// How pods that wait are looked at together.
+    /// How pending pods are considered together.
     pub together: Together,
     /// How the process runs.
     pub process: ProcessSettings,
@@ -149,7 +149,7 @@ impl Configuration {
     /// Reads a configuration from a file.
     ///
     /// # Errors
-    /// If it cannot be read, is no such configuration, has unknown fields or asks for what cannot be done.
+    /// If it cannot be read, is another kind of file, has unknown fields or unsupported settings.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let file: Arc<str> = path.display().to_string().into();
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable {
@@ -159,10 +159,10 @@ impl Configuration {
         Self::from_text(&file, &text)
     }
 
-    /// Reads a configuration from a text, which `file` names in errors.
+    /// Reads a configuration from a text; `file` is its name in errors.
     ///
     /// # Errors
-    /// As [`Configuration::from_file`].
+    /// Like [`Configuration::from_file`].
     pub fn from_text(file: &Arc<str>, text: &str) -> Result<Self, ConfigError> {
         let value = input::value_of(file, text).map_err(ConfigError::Syntax)?;
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -195,7 +195,7 @@ impl Configuration {
         }
     }
 
-    /// What a scheduler needs of it: the one way from a configuration to decisions, for every command.
+    /// The scheduler settings: the only conversion from a configuration to decisions, for every command.
     #[must_use]
     pub fn settings(&self) -> Settings {
         // Without `..`, so that a new field cannot be forgotten.
@@ -217,15 +217,15 @@ impl Configuration {
             profiles: profiles.collect(),
             times: *times,
             together: *together,
-            // Who runs the scheduler knows which volume controller runs beside it.
+            // The caller knows which volume controller runs in the cluster.
             hold_volumes: false,
         }
     }
 
-    /// The profile for a pod, by the scheduler that the pod names.
+    /// The profile for a pod, by its scheduler name.
     ///
     /// # Errors
-    /// If there is none for that scheduler.
+    /// If that scheduler has no profile.
     pub fn profile_for(&self, pod: &api::Pod) -> Result<&SchedulerProfile, ConfigError> {
         let wanted = pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
         let wanted = wanted.unwrap_or(DEFAULT_SCHEDULER_NAME);
@@ -242,7 +242,7 @@ impl Configuration {
     }
 }
 
-/// Reads the parts of a configuration and gathers the fields that nothing knows.
+/// Reads the parts of a configuration and collects unknown fields.
 struct Reader {
     file: Arc<str>,
     unknown: Vec<String>,
@@ -288,7 +288,7 @@ impl Reader {
         let process = self.process(&file)?;
         let percentage = self.percentage("", file.percentage_of_nodes_to_score)?;
         let profiles = file.profiles.filter(|profiles| !profiles.is_empty());
-        // No profile at all means the default one.
+        // No profile means the default one.
         let profiles = profiles.unwrap_or_else(|| vec![ProfileFile::default()]);
         let mut names = BTreeSet::new();
         let mut configuration = Configuration {
@@ -335,7 +335,7 @@ impl Reader {
         Ok(times)
     }
 
-    /// How pods that wait are looked at together: a field of Berth's own.
+    /// How pending pods are considered together: a field of Berth.
     fn together(&self, file: &File) -> Result<Together, ConfigError> {
         let mut together = Together::default();
         if let Some(tries) = file.together.as_ref().and_then(|together| together.tries_per_pod) {
@@ -347,8 +347,8 @@ impl Reader {
         Ok(together)
     }
 
-    /// The share of nodes after which no more are looked for, if anything is said. 0 leaves it to the scheduler, and
-    /// Berth looks at every node then, as it does at 100.
+    /// The percentage of nodes after which the search stops, if set. 0 leaves it to the scheduler; Berth then considers
+    /// every node, as with 100.
     fn percentage(&self, at: &str, found: Option<i32>) -> Result<Option<Option<NonZero<u8>>>, ConfigError> {
         let Some(found) = found else {
             return Ok(None);

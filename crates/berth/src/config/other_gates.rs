@@ -1,6 +1,7 @@
 //! Gates of Kubernetes 1.30 to 1.37 about other components and about the API server.
 
-/// Gates that have no bearing on scheduling. Every component of Kubernetes takes the gates of all, so that one list can be given to each.
+/// Gates that do not affect scheduling. Every component of Kubernetes accepts the gates of all, so that one list can be
+/// used for each.
 #[rustfmt::skip]
 pub const OTHER_GATES: &[&str] = &[
     "APIResponseCompression",

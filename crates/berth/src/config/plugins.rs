@@ -5,7 +5,7 @@ use super::{ConfigError, Reader};
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::Profile;
 
-/// Plugins of kube-scheduler whose work is not a decision about nodes, or which no pod here can need. They may be named.
+/// Plugins of kube-scheduler that make no decisions about nodes, or that no pod here can need. They are accepted.
 const OTHER_PLUGINS: &[&str] = &[
     "SchedulingGates",
     "PrioritySort",
@@ -76,7 +76,7 @@ impl Reader {
     }
 }
 
-/// A plugin and the weight that the file gives it; none means the default.
+/// A plugin and its weight in the file; `None` means the default.
 type Weighted = (PluginName, Option<i64>);
 
 fn is_disabled(name: PluginName, set: &PluginSet) -> bool {
@@ -88,14 +88,14 @@ fn is_disabled(name: PluginName, set: &PluginSet) -> bool {
     disabled && !enabled
 }
 
-/// A plugin that the file enables has weight 1 if none is given.
+/// A plugin that the file enables has weight 1 by default.
 fn weighted(plugin: &Plugin) -> Option<Weighted> {
     let name = PluginName::from_name(&plugin.name)?;
     let weight = plugin.weight.filter(|weight| *weight > 0).unwrap_or(1);
     Some((name, Some(weight.into())))
 }
 
-/// The defaults with what a set changes in them: a plugin that is named again stays in its place.
+/// The defaults changed by a set: a plugin that is listed again stays in its place.
 fn merged(defaults: &[Weighted], set: &PluginSet) -> Vec<Weighted> {
     let mut enabled: Vec<Weighted> = set.enabled.iter().filter_map(weighted).collect();
     let all_off = set.disabled.iter().any(|plugin| plugin.name == "*");
@@ -113,7 +113,7 @@ fn merged(defaults: &[Weighted], set: &PluginSet) -> Vec<Weighted> {
     merged
 }
 
-/// The plugins at one point: those that the point itself names come first, then those enabled everywhere.
+/// The plugins at one point: first those listed for the point itself, then those enabled everywhere.
 fn at_point(everywhere: &[Weighted], set: &PluginSet) -> Vec<Weighted> {
     let is_everywhere = |name: PluginName| everywhere.iter().any(|(other, _)| *other == name);
     let mut plugins: Vec<Weighted> = set.enabled.iter().filter_map(weighted).collect();

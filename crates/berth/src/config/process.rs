@@ -1,31 +1,31 @@
-//! What a configuration says about the process itself: leader election and the connection to the cluster.
+//! The process settings of a configuration: leader election and the connection to the cluster.
 //!
-//! It has no bearing on decisions, so the commands that only decide do not look at it.
+//! They do not affect decisions, so the commands that only decide ignore them.
 
 use super::file::{ClientConnection, File, LeaderElection};
 use super::{ConfigError, Reader};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The election of a leader, as a file asks for it.
+/// The leader election settings of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
-    /// Whether there is one.
+    /// Whether leader election is enabled.
     pub elect: bool,
-    /// A leader that was silent for so long is deposed.
+    /// A leader that has not renewed for this long is replaced.
     pub lease_duration: Duration,
-    /// A leader that could not renew for so long steps down.
+    /// A leader that could not renew for this long steps down.
     pub renew_deadline: Duration,
-    /// How often to try.
+    /// Retry interval.
     pub retry_period: Duration,
-    /// The lease, if the file names one.
+    /// The lease, if set.
     pub name: Option<String>,
-    /// The namespace of the lease, if the file names one.
+    /// The namespace of the lease, if set.
     pub namespace: Option<String>,
 }
 
 impl Default for Election {
-    /// What kube-scheduler does where the block leaves a field out.
+    /// The defaults of kube-scheduler for missing fields.
     fn default() -> Self {
         Self {
             elect: true,
@@ -38,14 +38,14 @@ impl Default for Election {
     }
 }
 
-/// How the process runs, as far as a file says.
+/// The process settings of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSettings {
-    /// The election, if the file has such a block.
+    /// Leader election, if the file has such a block.
     pub election: Option<Election>,
     /// The kubeconfig of the cluster.
     pub kubeconfig: Option<PathBuf>,
-    /// Fields that are set and have no effect, with what is done instead.
+    /// Fields that have no effect, with what is done instead.
     pub unused: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl Reader {
         if election.lease_duration <= election.renew_deadline {
             return expected("leaseDuration", "renewDeadline", election.renew_deadline);
         }
-        // Somewhat more, as kube-scheduler has it: clocks of tries are not exact.
+        // Somewhat more, as in kube-scheduler: the timing of retries is not exact.
         if election.renew_deadline <= election.retry_period * 6 / 5 {
             return expected("renewDeadline", "1.2 times retryPeriod", election.retry_period);
         }

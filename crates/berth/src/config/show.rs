@@ -1,4 +1,4 @@
-//! The configuration in effect, as `/configz` shows it: in the form of the file, defaults included.
+//! The effective configuration, as `/configz` serves it: in the form of the file, including defaults.
 
 use super::{API_VERSION, Configuration, Election, KIND, SchedulerProfile};
 use berth_scheduler::profile::FeatureGates;
@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use std::num::NonZero;
 
 impl Configuration {
-    /// The configuration under the name that kube-scheduler shows its own by, and the feature gates. Read as a file, it
-    /// gives this configuration again.
+    /// The configuration under the name that kube-scheduler uses for its own, and the feature gates. Read as a file, it
+    /// gives the same configuration.
     #[must_use]
     pub fn shown(&self) -> Value {
         let profiles: Vec<_> = self.profiles.iter().map(shown_profile).collect();
@@ -28,7 +28,7 @@ impl Configuration {
 }
 
 fn shown_election(election: &Election) -> Value {
-    // In milliseconds any length of time that a file can name stands exactly, but for those that make no sense.
+    // Milliseconds represent any sensible duration of a file exactly.
     let time = |time: std::time::Duration| format!("{}ms", time.as_millis());
     let mut shown = json!({
         "leaderElect": election.elect,
@@ -87,7 +87,7 @@ fn shown_profile(profile: &SchedulerProfile) -> Value {
     })
 }
 
-/// The arguments of the plugins that take some, where a file gives none.
+/// The arguments of the plugins that have some, if a file sets none.
 fn default_args() -> Vec<(&'static str, Map<String, Value>)> {
     let resources = json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]);
     let args = [

@@ -1,7 +1,8 @@
-//! Why pods wait, why claims have no volume, and why volumes serve no claim: one value for each cause, with a stable code.
+//! Why pods wait, why claims have no volume, and why volumes serve no claim: one value for each cause, with a stable
+//! code.
 //!
-//! The code is a contract with users' scripts. What a cause means and what to do about it is defined here, for the tables of
-//! docs/reasons.md; the words of an answer, which name objects, are made where the answer is.
+//! The code is a contract with users' scripts. The meaning of a cause and what to do about it are defined here, for the
+//! tables of docs/reasons.md; the text of an answer, which names objects, is created where the answer is.
 
 use serde::{Serialize, Serializer};
 
@@ -17,7 +18,7 @@ macro_rules! causes {
             /// Every cause: its code, what it means, and what to do about it.
             pub const TABLE: &[(&str, &str, &str)] = &[$(($code, $meaning, $remedy),)*];
 
-            /// The stable code: what it is about, a dot, and a word.
+            /// The stable code: its subject, a dot, and a word.
             #[must_use]
             pub fn code(self) -> &'static str {
                 match self {
@@ -131,14 +132,14 @@ causes! {
 }
 
 impl Cause {
-    /// What the cause means, without a full stop.
+    /// The meaning of the cause, without a full stop.
     #[must_use]
     pub fn heading(self) -> &'static str {
         let known = Self::TABLE.iter().find(|(code, ..)| *code == self.code());
         known.map_or("", |(_, meaning, _)| meaning.trim_end_matches('.'))
     }
 
-    /// Whether something other than room keeps a pod waiting, which no amount of waiting need change.
+    /// Whether a pod waits for a reason other than room, which may never resolve on its own.
     #[must_use]
     pub fn keeps_pods(self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! What each claim and each sized inline volume of a pod needs, and what the nodes have to offer to it.
+//! What each claim and each sized inline volume of a pod needs, and what the nodes offer.
 
 use super::cause::Cause;
 use super::report::{ClaimReport, ClaimState, InlineReport, Offer};
@@ -12,15 +12,15 @@ use berth_core::quantity::Bytes;
 use berth_core::symbols::Symbol;
 use std::collections::HashMap;
 
-/// How many volumes may be walked over in all surveys of one claim. A survey walks over the free volumes of
-/// the class, so that in a cluster of a million volumes few nodes are surveyed, and in a small one all.
+/// Maximum number of volumes walked in all surveys of one claim. A survey walks the free volumes of the class, so that
+/// few nodes are surveyed in a cluster with a million volumes, and all nodes in a small one.
 const SURVEYED_VOLUMES_MAX: usize = 20_000_000;
-/// How alike a name must be to be suggested, from 0 to 1.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const NEAR_ENOUGH: f64 = 0.85;
-/// As many nodes are surveyed in any case.
+/// Minimum number of nodes to survey.
 const SURVEYED_NODES_MIN: usize = 10;
 
-/// Looks at the claims of a pod, once each, and at what `nodes` have to offer to them.
+/// Examines the claims of a pod, each once, and what `nodes` offer them.
 pub(super) fn report(world: &World, pod: &PodVolumes, nodes: &[NodeId]) -> Vec<ClaimReport> {
     let mut seen = Vec::new();
     let mut reports = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn report(world: &World, pod: &PodVolumes, nodes: &[NodeId]) -> Vec<C
     reports
 }
 
-/// Looks at what `nodes` have to offer to the inline volumes that say how large they are.
+/// Examines what `nodes` offer to the inline volumes that specify a size.
 pub(super) fn inline_report(binder: &VolumeBinder, pod: &PodVolumes, nodes: &[NodeId]) -> Vec<InlineReport> {
     let inline = pod.inline.iter();
     inline
@@ -70,7 +70,7 @@ fn inline_offers(binder: &VolumeBinder, driver: Symbol, size: i64, nodes: &[Node
     }))
 }
 
-/// Whether a pool has room.
+/// Whether a pool has enough space.
 fn space(enough: bool) -> Cause {
     match enough {
         true => Cause::OfferSuffices,
@@ -78,7 +78,7 @@ fn space(enough: bool) -> Cause {
     }
 }
 
-/// The pool that can hold the largest volume, and how large that is.
+/// The pool with the largest possible volume, and its size.
 fn largest_pool(pools: &[PoolSurvey]) -> Option<(&str, i64)> {
     let largest = pools.iter().max_by_key(|pool| pool.largest)?;
     Some((&largest.name, largest.largest?))
@@ -101,7 +101,7 @@ fn claim_report(world: &World, pod: &PodVolumes, reference: &PodClaim, nodes: &[
     }
 }
 
-/// Where a claim that exists stands for a cause. Causes that are not a claim's do not come up.
+/// The state of an existing claim for a cause. Causes of other objects do not occur.
 fn state(world: &World, claim: &Claim, code: Cause, nodes: &[NodeId]) -> ClaimState {
     let binder = world.cluster.binder();
     let text = |symbol: Symbol| binder.symbols().text(symbol).to_owned();
@@ -186,7 +186,7 @@ fn missing(world: &World, namespace: &str, reference: &PodClaim) -> ClaimReport 
     }
 }
 
-/// Why a claim that exists has no volume, or that it has one.
+/// Why an existing claim has no volume, or that it has one.
 fn cause(world: &World, pod: &PodVolumes, reference: &PodClaim, claim: &Claim) -> Cause {
     let (binder, gaps) = (world.cluster.binder(), &world.gaps);
     if claim.lost {
@@ -227,7 +227,7 @@ fn cause(world: &World, pod: &PodVolumes, reference: &PodClaim, claim: &Claim) -
     }
 }
 
-/// What a claim needs, or what is the matter with it, in words that follow "claim NAME".
+/// What a claim needs, or what is wrong with it, as text that follows "claim NAME".
 fn summary(world: &World, claim: &Claim, cause: Cause) -> String {
     let (binder, gaps) = (world.cluster.binder(), &world.gaps);
     let volume = &claim.volume_name;
@@ -276,7 +276,7 @@ fn summary(world: &World, claim: &Claim, cause: Cause) -> String {
     format!("wants {}; {why}", wanted(binder, claim))
 }
 
-/// The nodes that a volume's affinity names, if none of them exists.
+/// The nodes in a volume's affinity, if none of them exists.
 fn missing_node(objects: &Objects, volume: &str) -> Option<String> {
     let hosts = volumes::hosts(objects.volumes.get(volume)?);
     let gone = !hosts.is_empty() && !hosts.iter().any(|host| objects.nodes.contains_key(host));
@@ -332,8 +332,8 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
     format!("{} {class}{demands}", Bytes(shape.request))
 }
 
-/// What the nodes have to offer, nodes with the same offer together. The closest to what is wanted come first, but those
-/// that suffice, which stand against nothing, last.
+/// What the nodes offer, grouped by offer. The closest to the request come first; sufficient ones, which are not an
+/// obstacle, last.
 fn offers(world: &World, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
     let binder = world.cluster.binder();
     gathered(nodes.iter().map(|node| {
@@ -342,7 +342,7 @@ fn offers(world: &World, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
     }))
 }
 
-/// What a node has to offer.
+/// What a node offers.
 struct Offered {
     code: Cause,
     text: String,
@@ -388,7 +388,7 @@ fn offer(world: &World, claim: &Claim, node: NodeId, name: Symbol) -> Offered {
     let (code, text) = match new_volume(&survey, claim.shape.request, class) {
         _ if code == Cause::OfferSuffices => (code, existing),
         Some((Cause::OfferSuffices, new)) => (Cause::OfferSuffices, new),
-        // Where volumes are made on demand, that there is no free one is the rule and not worth a word.
+        // If volumes are provisioned on demand, the lack of a free one is normal and not worth mentioning.
         Some((code, new)) if survey.reachable == 0 => (code, new),
         Some((code, new)) => (code, format!("{existing}; {new}")),
         None => (code, existing),
@@ -487,7 +487,7 @@ fn allowed_topologies(class: &StorageClass) -> String {
     terms.collect::<Vec<_>>().join(", or ")
 }
 
-/// Where a claim is that the pod may mean.
+/// The location of a claim that the pod may mean.
 fn like_claim(world: &World, namespace: &str, name: &str) -> String {
     let claims = || world.objects.claims.values().map(|claim| &claim.metadata);
     let mut elsewhere = claims().filter(|claim| claim.name == name);
@@ -503,7 +503,7 @@ fn like_claim(world: &World, namespace: &str, name: &str) -> String {
     near.map_or(String::new(), |near| format!("; did you mean {near}?"))
 }
 
-/// The name that is most like another, if one is.
+/// The most similar name, if there is one.
 fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n String>) -> Option<&'n str> {
     let alike = names.map(|other| (strsim::jaro_winkler(name, other), other.as_str()));
     let near = alike.filter(|(alike, _)| *alike >= NEAR_ENOUGH);

@@ -1,13 +1,13 @@
-//! What a pod's node selector and node affinity ask of a node, and what of that a node lacks.
+//! What a pod's node selector and node affinity require of a node, and what a node lacks.
 
 use berth_core::api::{Node, NodeSelector, NodeSelectorTerm, Pod, Requirement};
 use berth_core::names::HOSTNAME;
 use std::fmt;
 
-/// The field of a node that affinity can ask for.
+/// The field of a node that affinity can select.
 const NAME_FIELD: &str = "metadata.name";
 
-/// Prefixes of labels that say what a node is: host name, operating system, machine type, zone.
+/// Prefixes of labels that describe a node: host name, operating system, machine type, zone.
 const FACTS: [&str; 5] = [
     "kubernetes.io",
     "beta.kubernetes.io",
@@ -16,7 +16,7 @@ const FACTS: [&str; 5] = [
     "failure-domain.beta.kubernetes.io",
 ];
 
-/// One thing that a pod asks of the labels or the name of a node.
+/// One requirement of a pod on the labels or the name of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Demand {
     key: String,
@@ -24,11 +24,11 @@ pub struct Demand {
     values: Vec<String>,
 }
 
-/// What is to be done to a node's label so that a demand is met.
+/// How a node's label must change to satisfy a demand.
 pub(super) enum Label<'d> {
-    /// It gets this value.
+    /// Set it to this value.
     Set(&'d str, &'d str),
-    /// It goes.
+    /// Remove it.
     Remove(&'d str),
 }
 
@@ -58,13 +58,14 @@ impl Demand {
         selector.matches(&node.metadata.name, &node.metadata.labels)
     }
 
-    /// The nodes that it names, if it asks for nodes by name.
+    /// The nodes that it lists, if it selects nodes by name.
     pub(super) fn named_nodes(&self) -> Option<&[String]> {
         let by_name = self.key == HOSTNAME || self.key == NAME_FIELD;
         (by_name && self.operator == "In").then_some(&self.values)
     }
 
-    /// How a label of the node is to change. None where the label says what the node is, so that another one would be a lie.
+    /// How a label of the node must change. `None` if the label describes the node, so that another value would be
+    /// wrong.
     pub(super) fn label(&self) -> Option<Label<'_>> {
         let prefix = self.key.split_once('/').map_or("", |(prefix, _)| prefix);
         if self.key == NAME_FIELD || FACTS.contains(&prefix) {
@@ -78,7 +79,7 @@ impl Demand {
         }
     }
 
-    /// What the node has in its place, in words.
+    /// What the node has instead, as text.
     fn found(&self, node: &Node) -> Option<String> {
         let has = node.metadata.labels.get(&self.key)?;
         Some(format!("{}={has}", self.key))
@@ -102,12 +103,12 @@ impl fmt::Display for Demand {
     }
 }
 
-/// A demand that a node does not meet, and what the node has instead.
+/// A demand that a node does not satisfy, and what the node has instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unmet {
     /// The demand.
     pub demand: Demand,
-    /// What the node has instead; nothing if it has no such label.
+    /// What the node has instead; `None` if it has no such label.
     pub has: Option<String>,
 }
 
@@ -121,7 +122,7 @@ impl fmt::Display for Unmet {
     }
 }
 
-/// What a pod asks for and a node lacks. One term of the affinity suffices: it is the one of which the node lacks the least.
+/// What a pod requires and a node lacks. One term of the affinity is enough: the one of which the node lacks the least.
 pub(super) fn unmet(pod: &Pod, node: &Node) -> Vec<Unmet> {
     let selected = pod.spec.node_selector.iter().map(|(key, value)| Demand {
         key: key.clone(),
@@ -139,7 +140,7 @@ pub(super) fn unmet(pod: &Pod, node: &Node) -> Vec<Unmet> {
             .filter(|(demand, is_field)| !demand.is_met_by(node, *is_field));
         unmet.map(|(demand, _)| demand).collect()
     };
-    // A term that asks for nothing selects no node.
+    // An empty term selects no node.
     let asks = |term: &&NodeSelectorTerm| !term.match_expressions.is_empty() || !term.match_fields.is_empty();
     let terms = terms.into_iter().flat_map(|selector| &selector.node_selector_terms);
     let nearest = terms.filter(asks).map(lacking).min_by_key(Vec::len);

@@ -1,4 +1,4 @@
-//! What kube-scheduler's wording leaves out: which taint, how much is left.
+//! Details that kube-scheduler's messages omit: which taint, how much is left.
 
 use super::demands::Unmet;
 use super::layout::names;
@@ -12,10 +12,10 @@ use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use std::fmt;
 
-/// How many pods are named.
+/// Maximum number of pods named.
 const NAMES_SHOWN: usize = 3;
 
-/// What the words of a reason leave out.
+/// The missing details of a reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Detail {
     /// Nothing.
@@ -23,34 +23,34 @@ pub enum Detail {
     Nothing,
     /// How much of a resource is left.
     Left {
-        /// What the pod asks for.
+        /// The request of the pod.
         wants: String,
         /// What is free.
         free: String,
-        /// What the node has in all.
+        /// The total of the node.
         all: String,
     },
     /// The taints that the pod does not tolerate.
     Taints(Vec<Taint>),
-    /// How many pods the node runs.
+    /// Number of pods on the node.
     Pods {
         /// The number of pods.
         runs: i64,
         /// The limit.
         of: i64,
     },
-    /// Pods that the pod keeps apart from.
+    /// Pods from which the pod must be separated.
     ApartBy {
-        /// The labels by which nodes count as near each other.
+        /// The labels that define which nodes are near each other.
         keys: Vec<String>,
-        /// The pods near the node that it avoids.
+        /// The avoided pods near the node.
         from: Vec<String>,
     },
-    /// What a person should know besides, in words that nothing reads.
+    /// Further information, as text that no code reads.
     Text(String),
-    /// What the pod's node selector and affinity ask for and the node lacks.
+    /// What the pod's node selector and affinity require and the node lacks.
     Demands(Vec<Unmet>),
-    /// The pods that hold a claim which only one pod may use.
+    /// The pods that hold a claim that only one pod may use.
     HeldBy(Vec<String>),
     /// The volumes of a driver that are attached to the node.
     Attached {
@@ -125,7 +125,7 @@ impl fmt::Display for Taint {
     }
 }
 
-/// The name of the resource that a reason finds too little of.
+/// The resource in a reason about insufficient resources.
 pub(super) fn resource_of(reason: &Reason) -> Option<&str> {
     Some(match reason {
         Reason::InsufficientCpu => "cpu",
@@ -136,7 +136,7 @@ pub(super) fn resource_of(reason: &Reason) -> Option<&str> {
     })
 }
 
-/// What there is to add to a reason on a node.
+/// The details of a reason on a node.
 pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: NodeId, reason: &Reason) -> Detail {
     let resources = cluster.resources();
     let wanted = &pod.footprint.requests;
@@ -154,7 +154,7 @@ pub(super) fn detail(cluster: &Cluster, pod: &Pod, profile: &Profile, node: Node
     }
 }
 
-/// What a node has too little of even if nothing runs there; none if there would be enough of it.
+/// Which resource is insufficient even on the empty node; `None` if it would be enough.
 pub(super) fn too_small(cluster: &Cluster, pod: &Pod, node: NodeId, reason: &Reason) -> Option<TooSmall> {
     let resources = cluster.resources();
     let wanted = &pod.footprint.requests;
@@ -240,7 +240,7 @@ fn untolerated_taints(cluster: &Cluster, pod: &Pod, profile: &Profile, node: Nod
     Detail::Taints(listed.collect())
 }
 
-/// Thousandths of processors as Kubernetes users write them: `2`, `1500m`.
+/// Millicores as Kubernetes users write them: `2`, `1500m`.
 struct Milli(i64);
 
 impl fmt::Display for Milli {

@@ -1,15 +1,15 @@
-//! What components have left behind in the cluster: events, and the leases that they hold.
+//! Traces of components in the cluster: events, and the leases that they hold.
 //!
-//! No decision reads them. They show whether components are at work.
+//! Decisions do not read them. They show whether components are active.
 
 use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
-/// A lease that was not renewed for so long beyond its duration is nobody's. Clocks differ by less.
+/// A lease that was not renewed for this long beyond its duration has expired. Clocks differ by less.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// What was found.
+/// The collected evidence.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     pub(super) events: Vec<Event>,
@@ -17,7 +17,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Takes an event or a lease in. `false` if it is neither.
+    /// Adds an event or a lease. Returns `false` if it is neither.
     pub fn take(&mut self, object: &Value) -> bool {
         match object.get("kind").and_then(Value::as_str) {
             Some("Event") => self.events.push(Event::of(object)),
@@ -27,7 +27,7 @@ impl Evidence {
         true
     }
 
-    /// When the last of it was written: what time it was when a file was taken.
+    /// When the last of it was written: the approximate time of a file.
     pub(super) fn latest(&self) -> Option<Timestamp> {
         let events = self.events.iter().filter_map(|event| event.last);
         events.chain(self.leases.iter().filter_map(|lease| lease.renewed)).max()
@@ -70,7 +70,7 @@ pub(super) struct Event {
     name: String,
     pub(super) reason: String,
     pub(super) message: String,
-    /// The component that wrote it.
+    /// The component that reported it.
     pub(super) source: String,
     pub(super) first: Option<Timestamp>,
     pub(super) last: Option<Timestamp>,
@@ -78,7 +78,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Reads an event of either form, `v1` or `events.k8s.io/v1`. What cannot be read is empty.
+    /// Parses an event of either form, `v1` or `events.k8s.io/v1`. Unreadable fields are empty.
     fn of(event: &Value) -> Self {
         let text = |pointers: &[&str]| {
             let found = pointers.iter().filter_map(|pointer| event.pointer(pointer)?.as_str());
@@ -112,12 +112,12 @@ impl Event {
         }
     }
 
-    /// Whether a provisioner says that it could not make a volume.
+    /// Whether a provisioner reports that it could not create a volume.
     pub(super) fn is_failed_provisioning(&self) -> bool {
         self.reason == "ProvisioningFailed"
     }
 
-    /// How often it happened, and when last: ` 4 times, last 2 min ago`. Empty if neither says anything.
+    /// How often it happened, and when last: ` 4 times, last 2 min ago`. Empty if unknown.
     pub(super) fn times(&self, now: Timestamp) -> String {
         let times = match self.count {
             1 => String::new(),
@@ -127,7 +127,7 @@ impl Event {
         format!("{times}{}", last.unwrap_or_default())
     }
 
-    /// Whether a component of this name says it. Sidecars of CSI drivers add the name of their pod.
+    /// Whether a component with this name reported it. Sidecars of CSI drivers append the name of their pod.
     pub(super) fn is_of(&self, component: &str) -> bool {
         let rest = self.source.strip_prefix(component);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
@@ -142,7 +142,7 @@ pub(super) struct Lease {
     pub(super) holder: String,
     pub(super) renewed: Option<Timestamp>,
     duration: Duration,
-    /// Whether a scheduler of Berth announces itself by it.
+    /// Whether it announces a scheduler of Berth.
     pub(super) announces_scheduler: bool,
 }
 
@@ -176,7 +176,7 @@ impl Lease {
     }
 }
 
-/// How long ago something was: `12 min`.
+/// How long ago it was: `12 min`.
 pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
     match seconds {

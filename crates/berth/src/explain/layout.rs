@@ -1,17 +1,17 @@
-//! Text in a given width: labels with text beside them, and names out of many.
+//! Text layout in a given width: labelled rows, and lists of names.
 
 use crate::terminal::{one_line, wrapped};
 
-/// How wide a label column may become, as a part of the width; longer labels get a line of their own.
+/// Maximum width of a label column, as a fraction of the width; longer labels get their own line.
 const LABEL_PART: usize = 3;
 
-/// A label and the text beside it.
+/// A label and its text.
 pub(super) struct Row {
     pub(super) label: String,
     pub(super) text: Vec<String>,
 }
 
-/// Lays rows out: labels in a column, texts wrapped beside them, everything indented.
+/// Lays out rows: labels in a column, texts wrapped next to them, everything indented.
 pub(super) fn rows(rows: &[Row], indent: usize, width: usize) -> String {
     let length = |label: &String| label.chars().count();
     let longest_allowed = width / LABEL_PART;
@@ -43,7 +43,7 @@ pub(super) fn rows(rows: &[Row], indent: usize, width: usize) -> String {
     out
 }
 
-/// Some names out of many: `n1, n2, n3 and 4 more`.
+/// The first of many names: `n1, n2, n3 and 4 more`.
 pub(super) fn names<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
     let shown = if names.len() == at_most + 1 {
         names.len()

@@ -1,7 +1,7 @@
-//! A pod that is not there yet, but that a workload of the input would make.
+//! A pod that does not exist yet, but that a workload of the input would create.
 //!
-//! The cluster is run in virtual time up to the moment at which the pod has been made and not been placed: with its claims,
-//! and with the pods before it where they are by then.
+//! The cluster runs in virtual time until the pod is created but not scheduled: with its claims, and with the pods before
+//! it as far as they exist by then.
 
 use super::question::{PodName, Question};
 use super::{ExplainError, World, layout};
@@ -16,18 +16,18 @@ use berth_core::api::{Kind, Object};
 use serde_json::Value;
 use std::fmt;
 
-/// How many workloads are named if none of them would make the pod.
+/// Maximum number of workloads named if none of them would create the pod.
 const NAMES_SHOWN: usize = 3;
 
-/// What became of the search for a pod among those that workloads would make.
+/// The result of searching for a pod among those that workloads would create.
 pub(super) enum Made {
-    /// The pod in the cluster of the moment at which it is made, and what is to be said about that.
+    /// The pod in the cluster at the moment of its creation, and a remark about that.
     Pod(Box<Question>, String),
-    /// No workload makes it; what to say about that.
+    /// No workload creates it; a remark about that.
     Not(String),
 }
 
-/// Looks for the pod among those that the workloads of the input would make.
+/// Searches for the pod among those that the workloads of the input would create.
 pub(super) fn by_workload(
     pod: &PodName,
     sources: &[Source],
@@ -82,7 +82,7 @@ pub(super) fn by_workload(
         "pod {}/{} is not there yet; it is explained as {owner} would make it",
         pod.namespace, pod.name
     );
-    // The virtual moment at which it was made says nothing about how long it waits.
+    // The virtual time of its creation says nothing about how long it waits.
     let mut found = found;
     found.metadata.creation_timestamp = None;
     let question = Question {
@@ -97,7 +97,7 @@ fn full_name(object: &Value) -> String {
     format!("{}/{}", field::namespace(object), field::name(object))
 }
 
-/// Something that makes pods.
+/// An object that creates pods.
 struct Workload {
     kind: String,
     namespace: String,
@@ -114,7 +114,7 @@ impl Workload {
         })
     }
 
-    /// Whether a pod of that name could be one of its own: they are named after it.
+    /// Whether it could have created a pod with that name: they are named after it.
     fn may_make(&self, pod: &PodName) -> bool {
         let rest = pod.name.strip_prefix(&self.name);
         self.namespace == pod.namespace && rest.is_some_and(|rest| rest.starts_with('-'))
@@ -138,7 +138,7 @@ fn world_of(objects: &dyn View, pod: &PodName, gaps: Gaps) -> World {
             Ok(Some(Object::Pod(found)))
                 if found.metadata.name == pod.name && found.metadata.namespace == pod.namespace => {}
             Ok(Some(object)) => world.upsert(object),
-            // Everything was checked when it was read; what a workload made of it is as good.
+            // Everything was validated when it was read; so is what a workload created from it.
             Ok(None) | Err(_) => {}
         }
     }

@@ -1,6 +1,6 @@
-//! `berth explain`: where a pod can run, with which volumes, how good each node is, and why not elsewhere.
+//! `berth explain`: where a pod can run, with which volumes, how each node scores, and why not elsewhere.
 //!
-//! The decisions are those of `berth-scheduler`; here they are asked for and put into words.
+//! `berth-scheduler` makes the decisions; here they are requested and worded.
 
 mod advice;
 pub mod cause;
@@ -56,61 +56,61 @@ use std::io::Read;
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// What was given cannot be used.
+    /// The input is invalid.
     #[error(transparent)]
     Given(#[from] GivenError),
-    /// The pod's name is broken.
+    /// The pod's name is invalid.
     #[error("--pod: found {0:?}, expected NAMESPACE/NAME, or NAME for the namespace default")]
     PodName(String),
-    /// What is asked about is of a kind that is not explained.
+    /// The kind of object is not supported.
     #[error(
         "found {0:?}, expected pod/NAME, deploy/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; -n names the namespace"
     )]
     NotExplained(String),
-    /// The object is not there.
+    /// The object does not exist.
     #[error("there is no {0}; -n names the namespace")]
     NoObject(String),
-    /// The pod is not in the input.
+    /// The input does not contain the pod.
     #[error("there is no pod {pod} in the input; {hint}")]
     NoPod {
         /// The pod.
         pod: String,
-        /// What is there instead.
+        /// What it contains instead.
         hint: String,
     },
-    /// The pod is not on the cluster.
+    /// The cluster does not have the pod.
     #[error("there is no pod {pod} on the cluster; {hint}")]
     NoPodOnCluster {
         /// The pod.
         pod: String,
-        /// What is there instead.
+        /// What it has instead.
         hint: String,
     },
 }
 
-/// An explanation, and what to say beside it on standard error.
+/// An explanation, and remarks for standard error.
 #[derive(Debug)]
 pub struct Explanation {
     /// The answer.
     pub report: Report,
-    /// Remarks, each a line.
+    /// Remarks, one line each.
     pub remarks: Vec<String>,
 }
 
-/// An answer to whatever was asked.
+/// An answer to any question.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
     /// About a pod.
     Pod(Box<Report>),
-    /// About all pods that wait, or those of a workload.
+    /// About all waiting pods, or those of a workload.
     Waiting(WaitingReport),
     /// About another object.
     Object(Box<ObjectReport>),
 }
 
 impl Answer {
-    /// The answer for a person. The text has colours; strip them when writing to anything but a terminal.
+    /// The answer as text. It has colours; strip them when writing to anything but a terminal.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         match self {
@@ -120,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// Whether a pod fits nowhere, or the object is not as it should be.
+    /// Whether a pod fits nowhere, or the object has a problem.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         match self {
@@ -130,7 +130,7 @@ impl Answer {
         }
     }
 
-    /// Whether something other than room keeps a pod waiting.
+    /// Whether a pod waits for a reason other than room.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         match self {
@@ -141,10 +141,10 @@ impl Answer {
     }
 }
 
-/// Reads the input and answers what is asked, with remarks for standard error, each a line.
+/// Reads the input and answers the question, with remarks for standard error, one line each.
 ///
 /// # Errors
-/// If the input, the configuration or the arguments are broken, or what is asked about is not there.
+/// If the input, the configuration or the arguments are invalid, or the object does not exist.
 pub fn answer_asked(
     args: &ExplainArgs,
     standard_input: &mut dyn Read,
@@ -177,11 +177,11 @@ pub fn answer_asked(
     Ok((answer, remarks))
 }
 
-/// Answers what is asked about the cluster that the sources hold, whatever the arguments say about where to read. Events and
-/// leases may stand apart.
+/// Answers the question about the cluster in the sources, ignoring the arguments about where to read. Events and leases may
+/// be separate.
 ///
 /// # Errors
-/// As [`answer_asked`].
+/// Like [`answer_asked`].
 pub fn answer_sources(
     args: &ExplainArgs,
     sources: &[Source],
@@ -200,7 +200,7 @@ pub fn answer_sources(
     }
 }
 
-/// Answers what is asked about anything but one pod.
+/// Answers a question about anything except a single pod.
 fn answer_given(
     args: &ExplainArgs,
     asked: &Asked,
@@ -223,7 +223,7 @@ fn answer_about(args: &ExplainArgs, asked: &Asked, namespace: &str, world: &mut 
     world.cluster.set_gates(configuration.settings().volume_gates());
     let profile_of = |pod: &api::Pod| match &args.decisions.config {
         Some(_) => configuration.profile_for(pod).ok().map(|found| &found.profile),
-        // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
+        // Without a configuration, Berth's defaults apply to any scheduler name.
         None => configuration.profiles.first().map(|first| &first.profile),
     };
     let about = |report: Option<ObjectReport>, name: String| match report {
@@ -258,7 +258,7 @@ fn answer_about(args: &ExplainArgs, asked: &Asked, namespace: &str, world: &mut 
 /// Reads the input and explains the pod.
 ///
 /// # Errors
-/// If the input, the configuration or the arguments are broken, or the pod is not there.
+/// If the input, the configuration or the arguments are invalid, or the pod does not exist.
 pub fn explain(
     args: &ExplainArgs,
     standard_input: &mut dyn Read,
@@ -289,10 +289,10 @@ pub fn explain(
     Ok(explanation)
 }
 
-/// Explains the pod on the cluster that the sources hold, whatever the arguments say about where to read.
+/// Explains the pod on the cluster in the sources, ignoring the arguments about where to read.
 ///
 /// # Errors
-/// As [`explain`].
+/// Like [`explain`].
 pub fn explain_sources(
     args: &ExplainArgs,
     sources: &[Source],
@@ -305,7 +305,7 @@ pub fn explain_sources(
     answer(args, &pod, &given, standard_input, progress)
 }
 
-/// Where an answer is to come from.
+/// The sources of an answer.
 struct Given<'a> {
     /// The cluster.
     sources: &'a [Source],
@@ -324,7 +324,7 @@ fn answer(
     let mut remarks = Vec::new();
     let all = [given.sources, given.evidence].concat();
     let mut question = match Question::read(pod, &all, standard_input, progress) {
-        // On a cluster, the workloads have made what they make.
+        // On a cluster, the workloads have already created their pods.
         Err(ExplainError::NoPod { pod: name, hint }) if !args.filename.is_empty() => {
             match made::by_workload(pod, given.sources, &configuration, progress)? {
                 Made::Pod(question, remark) => {
@@ -348,7 +348,7 @@ fn answer(
     remarks.extend(as_if_new(&mut question.pod));
     let profile = match &args.decisions.config {
         Some(_) => configuration.profile_for(&question.pod).map_err(GivenError::from)?,
-        // Without a configuration, Berth's defaults speak for whichever scheduler the pod names.
+        // Without a configuration, Berth's defaults apply to any scheduler name.
         None => &configuration.profiles[0],
     };
     set_clock(&mut question.world, question.summary.taken_at);
@@ -361,14 +361,14 @@ fn answer(
     Ok(Explanation { report, remarks })
 }
 
-/// Sets what time it is. Files other than snapshots do not say: all commands take it for the same one, and how long somebody waits
-/// is told by what the files hold.
+/// Sets the time. Only snapshots contain it: for other files all commands use the same fixed time, and waiting times are derived
+/// from the content of the files.
 fn set_clock(world: &mut World, taken_at: Option<Timestamp>) {
     world.cluster.set_now(taken_at.unwrap_or(START).as_second());
     world.now = taken_at.or_else(|| world.evidence.latest());
 }
 
-/// Explains a pod that is not itself in the cluster.
+/// Explains a pod that is not in the cluster itself.
 #[must_use]
 pub fn explain_pod(world: &mut World, pod: &api::Pod, profile: &Profile) -> Report {
     let adapted = profile.adapt(pod);
@@ -410,7 +410,7 @@ pub fn explain_pod(world: &mut World, pod: &api::Pod, profile: &Profile) -> Repo
         .iter()
         .filter(|node| node.refusals.iter().any(by_volumes));
     let mut refused: Vec<&NodeExamination> = refused.collect();
-    // What the volumes of a node lack matters most where nothing else stands against it.
+    // Missing storage of a node matters most if nothing else is wrong with it.
     refused.sort_by_key(|node| node.refusals.len());
     let refused: Vec<NodeId> = refused.into_iter().map(|node| node.node).collect();
     report.inline_volumes = claims::inline_report(cluster.binder(), &volumes, &refused);
@@ -444,7 +444,7 @@ fn refusal(refusal: &framework::Refusal, detail: impl Fn(&Reason) -> Detail) -> 
     }
 }
 
-/// What is asked about each node.
+/// Queries each node.
 struct Asker<'a> {
     cluster: &'a Cluster,
     objects: &'a Objects,
@@ -488,7 +488,7 @@ impl Asker<'_> {
         report
     }
 
-    /// What the pod's node selector and affinity ask for and the node lacks.
+    /// What the pod's node selector and affinity require and the node lacks.
     fn unmet_demands(&self, node: &str) -> Detail {
         let node = self.objects.nodes.get(node);
         let unmet = node.map_or_else(Vec::new, |node| demands::unmet(self.asked, node));
@@ -520,8 +520,8 @@ impl Asker<'_> {
     }
 }
 
-/// One line about a pod that fits, in the form of kube-scheduler's about one that does not: each refused node counts
-/// for the reasons of the first plugin that refuses it.
+/// One line about a pod that fits, in the format of kube-scheduler's message for one that does not: each refused node
+/// counts for the reasons of the first plugin that refuses it.
 fn message(examination: &Examination) -> String {
     let all = examination.nodes.len();
     let fitting = examination.nodes.iter().filter(|node| node.fits).count();

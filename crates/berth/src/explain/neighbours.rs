@@ -1,5 +1,5 @@
-//! The pods that run near a node and matter to where another pod can go: those that it avoids, those that avoid it, and those
-//! that have its host ports.
+//! The pods near a node that affect where another pod can go: those that it avoids, those that avoid it, and those that use
+//! its host ports.
 
 use super::details::Detail;
 use super::layout::names;
@@ -7,13 +7,13 @@ use super::world::Objects;
 use berth_core::api::{ContainerPort, LabelSelector, Pod, PodAffinityTerm};
 use std::collections::{BTreeSet, HashMap};
 
-/// How many pods are named.
+/// Maximum number of pods named.
 const NAMES_SHOWN: usize = 3;
 
-/// A label of nodes and its value: nodes that share both are near each other.
+/// A node label and its value: nodes that share both are near each other.
 type Domain<'o> = (&'o str, &'o str);
 
-/// What is near where, for one pod that is asked about.
+/// The neighbourhood of each node, for one pod.
 pub(super) struct Neighbours<'o> {
     asked: &'o Pod,
     objects: &'o Objects,
@@ -25,7 +25,7 @@ pub(super) struct Neighbours<'o> {
 }
 
 impl<'o> Neighbours<'o> {
-    /// Looks at every pod once.
+    /// Examines every pod once.
     pub(super) fn new(objects: &'o Objects, asked: &'o Pod) -> Self {
         let mut neighbours = Self {
             asked,
@@ -72,7 +72,7 @@ impl<'o> Neighbours<'o> {
         near.into_iter().collect()
     }
 
-    /// The labels by which the pod keeps apart, and the pods near a node that it avoids.
+    /// The labels of the pod's anti-affinity, and the pods near a node that it avoids.
     pub(super) fn avoided(&self, node: &str) -> Detail {
         let mut keys: Vec<String> = anti_terms(self.asked)
             .iter()
@@ -94,7 +94,7 @@ impl<'o> Neighbours<'o> {
         }
     }
 
-    /// The host ports of the pod that pods on a node have already.
+    /// The host ports of the pod that pods on a node already use.
     pub(super) fn taken_ports(&self, node: &str) -> Detail {
         let wanted: Vec<&ContainerPort> = host_ports(self.asked).collect();
         let mut taken = BTreeSet::new();
@@ -110,7 +110,7 @@ impl<'o> Neighbours<'o> {
         }
     }
 
-    /// The labels that the pod's spread constraints need and a node lacks.
+    /// The labels that the pod's spread constraints require and a node lacks.
     pub(super) fn missing_spread_labels(&self, node: &str) -> Detail {
         let node = self.objects.nodes.get(node);
         let keys = self.asked.spec.topology_spread_constraints.iter();
@@ -123,7 +123,7 @@ impl<'o> Neighbours<'o> {
         }
     }
 
-    /// What the pod is spread over.
+    /// The topology domains of the pod's spread constraints.
     pub(super) fn spread(&self) -> Detail {
         let constraints = self.asked.spec.topology_spread_constraints.iter();
         let hard = constraints.filter(|one| one.when_unsatisfiable != "ScheduleAnyway");
@@ -136,7 +136,7 @@ impl<'o> Neighbours<'o> {
         }
     }
 
-    /// The pods that the pod wants to be near.
+    /// The pods that the pod must be near.
     pub(super) fn wanted(&self) -> Detail {
         let affinity = self.asked.spec.affinity.as_ref();
         let terms = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
@@ -161,7 +161,7 @@ fn anti_terms(pod: &Pod) -> &[PodAffinityTerm] {
     anti.map_or(&[], |anti| anti.required.as_slice())
 }
 
-/// Whether a term of a pod means another one. Namespaces that are selected by their labels are taken for all if no label is named.
+/// Whether an affinity term of a pod matches another pod. A namespace selector without labels matches all namespaces.
 fn is_meant(term: &PodAffinityTerm, owner: &Pod, other: &Pod) -> bool {
     let namespace = &other.metadata.namespace;
     let in_namespace = match &term.namespace_selector {
@@ -190,7 +190,7 @@ fn is_same_port(own: &ContainerPort, other: &ContainerPort) -> bool {
     own.host_port == other.host_port && protocol(own) == protocol(other) && same_address
 }
 
-/// A selector as kubectl takes it: `app=web`.
+/// A selector in kubectl's format: `app=web`.
 fn selector_words(selector: &LabelSelector) -> String {
     let exact = selector
         .match_labels

@@ -1,4 +1,4 @@
-//! Answers about a claim, a volume or a node: what it is, what keeps it, and which pods it concerns.
+//! Answers about a claim, a volume or a node: its state, what it waits for, and which pods are affected.
 
 use super::cause::Cause;
 use super::claims;
@@ -18,25 +18,25 @@ use berth_scheduler::profile::Profile;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// How many names are listed.
+/// Maximum number of names listed.
 const NAMES_SHOWN: usize = 5;
-/// How many events are shown.
+/// Maximum number of events shown.
 const EVENTS_SHOWN: usize = 5;
 
-/// What there is to say about an object.
+/// The answer about an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ObjectReport {
-    /// Its kind and name, as kubectl writes them: `pvc/shop/data`.
+    /// Its kind and name, as in kubectl: `pvc/shop/data`.
     pub object: String,
-    /// Where it stands, if there is a code for that.
+    /// Its state, if there is a code for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Cause>,
-    /// What there is to say, each a line.
+    /// The text, line by line.
     pub text: Vec<String>,
-    /// The pods that it concerns, each with a word about it.
+    /// The affected pods, each with a remark.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pods: Vec<String>,
-    /// What a claim needs, and what nodes have to offer to it.
+    /// What a claim needs, and what nodes offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimReport>,
 }
@@ -52,18 +52,18 @@ impl ObjectReport {
         }
     }
 
-    /// Whether it is as it should be.
+    /// Whether it has no problem.
     #[must_use]
     pub fn is_well(&self) -> bool {
         matches!(self.code, None | Some(Cause::ClaimBound | Cause::ClaimDelayed))
     }
 }
 
-/// A claim. None if it does not exist.
+/// A claim. `None` if it does not exist.
 pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<ObjectReport> {
     let full = format!("{namespace}/{name}");
     world.objects.claims.get(&full)?;
-    // Asked for a pod that has this claim and nothing else.
+    // Queried for a pod with only this claim.
     let mut pod = api::Pod::default();
     namespace.clone_into(&mut pod.metadata.namespace);
     pod.spec.volumes.push(api::PodVolume {
@@ -113,7 +113,7 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     Some(report)
 }
 
-/// A volume. None if it does not exist.
+/// A volume. `None` if it does not exist.
 pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
     let volume = world.objects.volumes.get(name)?;
     let model = world.cluster.binder().volume_named(name)?;
@@ -180,7 +180,7 @@ pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
     Some(report)
 }
 
-/// A node, with the pods that wait and whether it would take them. None if it does not exist.
+/// A node, with the waiting pods and whether it would accept them. `None` if it does not exist.
 pub(super) fn node<'p>(
     world: &mut World,
     name: &str,

@@ -1,6 +1,6 @@
-//! All pods that wait, by cause.
+//! All waiting pods, by cause.
 //!
-//! Each pod is decided on once; only the first of a group is examined on every node and gets advice.
+//! Each pod is decided once; only the first of a group is examined on every node and gets advice.
 
 use super::cause::Cause;
 use super::layout::{count, names};
@@ -18,11 +18,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many groups are examined: a person reads a few, and each costs a look at every node.
+/// Maximum number of groups examined: a person reads a few, and each requires examining every node.
 const MAX_EXAMINED: usize = 20;
-/// How many pods are named for a group.
+/// Maximum number of pods named in a group.
 const NAMES_SHOWN: usize = 4;
-/// How many ways are listed for a group; asking about one of its pods lists more.
+/// Maximum number of ways listed for a group; explaining one of its pods lists more.
 const WAYS_SHOWN: usize = 2;
 
 const CAUSE: Style = AnsiColor::Yellow.on_default().bold();
@@ -32,11 +32,11 @@ const CAUSE: Style = AnsiColor::Yellow.on_default().bold();
 pub struct WaitingPods {
     /// The cause.
     pub code: Cause,
-    /// The cause in words, of the first pod.
+    /// The cause as text, for the first pod.
     pub text: String,
     /// The pods, by name.
     pub pods: Vec<String>,
-    /// What tells so.
+    /// The evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
     /// What would help the first pod.
@@ -44,15 +44,15 @@ pub struct WaitingPods {
     pub advice: Vec<String>,
 }
 
-/// All pods that wait, or those of one namespace or workload.
+/// All waiting pods, or those of one namespace or workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WaitingReport {
-    /// Which pods were looked at, if not all: `namespace shop`.
+    /// Which pods were examined, if not all: `namespace shop`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub of: String,
-    /// How many pods were looked at, those with a node included.
+    /// Number of pods examined, including those with a node.
     pub pods: usize,
-    /// Those that wait, by cause: the cause of most pods first.
+    /// The waiting ones, by cause: the most frequent cause first.
     pub waiting: Vec<WaitingPods>,
 }
 
@@ -64,14 +64,14 @@ impl WaitingReport {
         codes.any(|code| matches!(code, Cause::PodUnschedulable | Cause::PodNeedsEviction))
     }
 
-    /// Whether something other than room keeps some pod waiting.
+    /// Whether some pod waits for a reason other than room.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.waiting.iter().any(|group| group.code.keeps_pods())
     }
 }
 
-/// Looks at all pods of the world that `which` names, and says why those without a node have none.
+/// Examines all pods of the world that `which` lists, and reports why those without a node have none.
 pub(super) fn report<'p>(
     world: &mut World,
     of: String,
@@ -125,13 +125,13 @@ pub(super) fn report<'p>(
     report
 }
 
-/// What can be said of a pod without asking every node for its reasons.
+/// What can be said about a pod without examining every node.
 fn brief(world: &mut World, pod: &api::Pod, profile: &Profile) -> Report {
     let adapted = profile.adapt(pod);
     let cluster = &mut world.cluster;
     let compiled = cluster.compile(&adapted);
     let volumes = PodVolumes::new(cluster.symbols_mut(), &adapted);
-    // The seed has no bearing on whether a pod fits.
+    // The seed does not affect whether a pod fits.
     let mut scratch = Scratch::new(0);
     let decision = decide(cluster, &compiled, profile, &mut scratch);
     cluster.release(&compiled);

@@ -1,6 +1,6 @@
-//! What a pod that fits nowhere is told, and whether evicting others would make room for it.
+//! The message for a pod that fits nowhere, and whether preemption would make room for it.
 //!
-//! Both are the scheduler's own: a decision, and the dry run that follows it. Nothing is evicted.
+//! Both come from the scheduler itself: a decision, and the preemption dry run that follows it. Nothing is evicted.
 
 use super::report::{PreemptionReport, Victim};
 use berth_core::nodes::NodeId;
@@ -11,8 +11,8 @@ use berth_scheduler::pod::Pod;
 use berth_scheduler::preemption::{Candidate, Preemption, preempt};
 use berth_scheduler::profile::Profile;
 
-/// The message in kube-scheduler's form, and the room that the scheduler would make. `own` is the node on which room is
-/// being made for the pod already.
+/// The message in kube-scheduler's format, and the preemption that the scheduler would do. `own` is the node that is
+/// already nominated for the pod.
 pub(super) fn refusal(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -20,7 +20,7 @@ pub(super) fn refusal(
     own: Option<NodeId>,
 ) -> (String, Option<PreemptionReport>) {
     let all = cluster.all_nodes().len();
-    // The seed has no bearing on a refusal.
+    // The seed does not affect a refusal.
     let mut scratch = Scratch::new(0);
     let Decision::Refuse(diagnosis) = decide(cluster, pod, profile, &mut scratch) else {
         return (format!("0/{all} nodes are available."), None);

@@ -1,4 +1,4 @@
-//! The answer of `berth explain` as plain values: what the JSON output is, and what the table is made of.
+//! The answer of `berth explain` as plain values: the JSON output, and the source of the table.
 //!
 //! The field names are a contract with users' scripts.
 
@@ -18,20 +18,20 @@ pub struct Report {
     pub pod: String,
     /// Whether some node fits.
     pub schedulable: bool,
-    /// Why it has no node yet, as far as that is known.
+    /// Why it has no node yet, as far as known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
     /// One line in kube-scheduler's form.
     pub message: String,
-    /// Refusals before any node was looked at.
+    /// Refusals before any node was examined.
     pub pre_filter: Vec<Refusal>,
     /// Every node, by name.
     pub nodes: Vec<NodeReport>,
-    /// The weights with which scores are added up, by plugin.
+    /// The weights of the scores, by plugin.
     pub weights: BTreeMap<String, i64>,
-    /// Every claim of the pod, in the order in which the pod names them.
+    /// Every claim of the pod, in the order of the pod's volumes.
     pub claims: Vec<ClaimReport>,
-    /// The inline volumes of the pod that say how large they are.
+    /// The inline volumes of the pod that specify a size.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inline_volumes: Vec<InlineReport>,
     /// The pods that the scheduler would evict to make room, if nothing fits and that helps.
@@ -40,20 +40,20 @@ pub struct Report {
     /// What could not be read, so that the answer may be wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// What would help, if nothing fits: each a way that suffices, unless it says otherwise; the nearest first.
+    /// What would help if nothing fits: each is a sufficient way, unless it says otherwise; nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
 }
 
-/// Room that the scheduler would make.
+/// The preemption that the scheduler would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionReport {
-    /// The node that fits once the victims are gone.
+    /// The node that fits without the victims.
     pub node: String,
-    /// The pods that have to go, the most important first.
+    /// The pods to evict, most important first.
     pub victims: Vec<Victim>,
-    /// How many of them are beyond their disruption budgets.
+    /// How many of them violate their disruption budgets.
     pub budget_violations: usize,
 }
 
@@ -70,28 +70,28 @@ pub struct Victim {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
-    /// The plugin, as kube-scheduler names it.
+    /// The plugin, as named in kube-scheduler.
     pub plugin: String,
     /// `Unschedulable`, `UnschedulableAndUnresolvable` or `Error`.
     pub code: String,
-    /// The reasons in kube-scheduler's words.
+    /// The reasons as worded by kube-scheduler.
     pub reasons: Vec<String>,
     /// The stable codes of the reasons.
     pub reason_codes: Vec<String>,
-    /// For each reason what its words leave out, such as which taint; empty where there is nothing.
+    /// For each reason the missing details, such as which taint; empty if there are none.
     #[serde(skip_serializing_if = "nothing_to_add")]
     pub details: Vec<String>,
-    /// The reasons as values, with what their words leave out.
+    /// The reasons as values, with the missing details.
     #[serde(skip)]
     pub found: Vec<Found>,
 }
 
-/// A reason with what its words leave out.
+/// A reason with its missing details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The reason.
     pub reason: Reason,
-    /// What its words leave out.
+    /// The missing details.
     pub detail: Detail,
 }
 
@@ -99,7 +99,7 @@ fn nothing_to_add(details: &[String]) -> bool {
     details.iter().all(String::is_empty)
 }
 
-/// What was found about a node.
+/// The result for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeReport {
@@ -107,9 +107,9 @@ pub struct NodeReport {
     pub name: String,
     /// Whether every plugin accepts it.
     pub fits: bool,
-    /// Every refusal, not just the first.
+    /// All refusals, not only the first.
     pub refused: Vec<Refusal>,
-    /// The resources of which it has less in all than the pod asks for.
+    /// The resources of which it has less in total than the pod requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub too_small: Vec<TooSmall>,
     /// The volumes that the pod would get there.
@@ -118,7 +118,7 @@ pub struct NodeReport {
     /// Normalized scores by plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<BTreeMap<String, i64>>,
-    /// The scores with their weights, added up.
+    /// The weighted sum of the scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
 }
@@ -128,11 +128,11 @@ pub struct NodeReport {
 pub struct TooSmall {
     /// Its name.
     pub resource: String,
-    /// What the pod asks for.
+    /// The request of the pod.
     pub wants: String,
-    /// What the node has in all.
+    /// The total of the node.
     pub has: String,
-    /// What the node has in all as a number, to compare nodes by.
+    /// The total of the node as a number, to compare nodes.
     #[serde(skip)]
     pub amount: i64,
 }
@@ -143,35 +143,35 @@ pub struct NodeVolumes {
     /// Existing volumes, by claim.
     #[serde(rename = "static")]
     pub existing: BTreeMap<String, String>,
-    /// Claims for which a volume would be made.
+    /// Claims that would need a new volume.
     pub provision: Vec<String>,
 }
 
-/// What a claim needs, and what stands against it.
+/// What a claim needs, and what prevents it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimReport {
     /// Its name.
     pub claim: String,
-    /// Where it stands.
+    /// Its state.
     #[serde(flatten)]
     pub state: ClaimState,
     /// The cause of its state.
     pub code: Cause,
-    /// Its class; absent if it names none.
+    /// Its class; absent if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// The bytes it asks for.
+    /// The requested bytes.
     pub request_bytes: i64,
-    /// What it needs, or what is the matter with it, in words.
+    /// What it needs, or what is wrong with it, as text.
     pub summary: String,
-    /// What it asks for, in words: `50Gi of class local (RWO)`.
+    /// Its request as text: `50Gi of class local (RWO)`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub wants: String,
 }
 
 impl ClaimReport {
-    /// What nodes have to offer to it.
+    /// What nodes offer it.
     #[must_use]
     pub fn offers(&self) -> &[Offer] {
         match &self.state {
@@ -189,7 +189,7 @@ impl ClaimReport {
         }
     }
 
-    /// The node that was selected for it, and for which alone a volume is made.
+    /// The selected node, for which its volume must be provisioned.
     #[must_use]
     pub fn selected_node(&self) -> Option<&str> {
         match &self.state {
@@ -200,13 +200,13 @@ impl ClaimReport {
         }
     }
 
-    /// Whether it gets its volume when the pod gets its node.
+    /// Whether it gets its volume when the pod is scheduled.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
         matches!(self.state, ClaimState::Delayed { .. })
     }
 
-    /// How many nodes can reach the volume that it is bound to.
+    /// How many nodes can reach its bound volume.
     #[must_use]
     pub fn reaching_nodes(&self) -> Option<usize> {
         match self.state {
@@ -220,15 +220,15 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// What a sized inline volume needs, and what nodes have to offer to it.
+/// What a sized inline volume needs, and what nodes offer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InlineReport {
     /// Its driver.
     pub driver: String,
-    /// The bytes it asks for.
+    /// The requested bytes.
     pub request_bytes: i64,
-    /// What nodes have to offer to it, nodes with the same offer together.
+    /// What nodes offer it, grouped by offer.
     pub offers: Vec<Offer>,
 }
 
@@ -240,64 +240,64 @@ pub enum ClaimState {
     Bound {
         /// That volume.
         volume: String,
-        /// How many nodes can reach it; absent if it is not there.
+        /// How many nodes can reach it; absent if it does not exist.
         #[serde(skip_serializing_if = "Option::is_none")]
         reaching_nodes: Option<usize>,
-        /// The node that has it, if that node does not exist.
+        /// The node of the volume, if that node does not exist.
         #[serde(skip_serializing_if = "Option::is_none")]
         missing_node: Option<String>,
     },
-    /// Gets its volume when the pod gets its node.
+    /// Gets its volume when the pod is scheduled.
     Delayed {
-        /// The node that was selected for it.
+        /// The selected node.
         #[serde(skip_serializing_if = "Option::is_none")]
         selected_node: Option<String>,
-        /// What nodes have to offer to it, nodes with the same offer together.
+        /// What nodes offer it, grouped by offer.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         offers: Vec<Offer>,
         /// The volumes of its class that do not serve it, by cause, if it finds no storage on some node.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         volumes: Vec<UnfitVolumes>,
-        /// How many of the nodes that refuse the pod for its volumes were not asked for an offer, to save time.
+        /// How many of the nodes that refuse the pod because of its volumes were not examined, to save time.
         #[serde(skip_serializing_if = "is_zero")]
         nodes_not_asked: usize,
     },
-    /// Should have a volume by now and has none.
+    /// Should already have a volume and has none.
     Unbound {
-        /// The volume that it names.
+        /// The volume that it requests.
         #[serde(skip_serializing_if = "Option::is_none")]
         volume: Option<String>,
-        /// The node that was selected for it.
+        /// The selected node.
         #[serde(skip_serializing_if = "Option::is_none")]
         selected_node: Option<String>,
         /// The volumes of its class that do not serve it, by cause, if it waits for one of them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         volumes: Vec<UnfitVolumes>,
     },
-    /// Not there.
+    /// Does not exist.
     Missing,
-    /// Not among what could be read, which is without claims.
+    /// Unknown, because claims could not be read.
     Unknown,
-    /// Its volume is gone.
+    /// Its volume has been lost.
     Lost {
-        /// The volume that it had.
+        /// Its former volume.
         volume: String,
     },
     /// Being deleted.
     Deleting,
-    /// Belongs to something other than the pod that it should have been made for.
+    /// Belongs to an object other than the pod that it should have been created for.
     NotOwned,
 }
 
-/// What some nodes have to offer to a claim.
+/// What some nodes offer to a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Offer {
-    /// Whether it would do for this claim alone.
+    /// Whether it would be sufficient for this claim alone.
     pub suffices: bool,
-    /// Why it does not, or that it does.
+    /// Why it is not, or that it is.
     pub code: Cause,
-    /// In words.
+    /// As text.
     pub text: String,
     /// The nodes.
     pub nodes: Vec<String>,
@@ -307,7 +307,7 @@ pub struct Offer {
 }
 
 impl Report {
-    /// How many nodes fit.
+    /// Number of nodes that fit.
     #[must_use]
     pub fn fitting(&self) -> usize {
         self.nodes.iter().filter(|node| node.fits).count()

@@ -1,4 +1,4 @@
-//! The answer for a person: the verdict first, then nodes by reason, claims, and what would help.
+//! The answer as text: the verdict first, then nodes by reason, claims, and what would help.
 
 use super::cause::Cause;
 use super::layout::{Row, count, names, rows};
@@ -8,15 +8,15 @@ use anstyle::{AnsiColor, Style};
 use berth_core::quantity::Bytes;
 use std::fmt::Write;
 
-/// How many fitting nodes are shown.
+/// Maximum number of fitting nodes shown.
 const FITTING_SHOWN: usize = 5;
-/// How many node names are shown where nodes are grouped.
+/// Maximum number of node names shown in a group.
 const NAMES_SHOWN: usize = 4;
-/// How many groups of refused nodes are shown.
+/// Maximum number of groups of refused nodes shown.
 const GROUPS_SHOWN: usize = 12;
-/// For how many nodes of a group details are shown.
+/// Maximum number of nodes of a group with details.
 const DETAILS_SHOWN: usize = 2;
-/// How many offers are shown for a claim.
+/// Maximum number of offers shown for a claim.
 const OFFERS_SHOWN: usize = 8;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
@@ -220,7 +220,7 @@ impl<'r> Group<'r> {
         }
     }
 
-    /// What the words of a reason leave out: once if it is the same for all nodes, else for a few of them.
+    /// The missing details of a reason: once if they are the same for all nodes, else for a few of them.
     fn detail(&self, at: usize, index: usize) -> String {
         let detail = |node: &&'r NodeReport| node.refused[at].details.get(index).map_or("", String::as_str);
         let first = detail(&self.nodes[0]);
@@ -295,7 +295,8 @@ fn claims(out: &mut String, report: &Report, width: usize) {
     }
 }
 
-/// The volumes that would serve the claim but for one thing. Those that are merely too small are told of with the nodes.
+/// The volumes that would serve the claim except for one obstacle. Those that are only too small are listed with the
+/// nodes.
 fn unfit_volumes(out: &mut String, claim: &ClaimReport, width: usize) {
     let told = claim.unfit().iter().filter(|unfit| unfit.code != Cause::VolumeTooSmall);
     for unfit in told {

@@ -1,11 +1,11 @@
-//! Which pods are in the way: those that hold a claim, and those whose volumes are attached to a node.
+//! Which pods are obstacles: those that hold a claim, and those whose volumes are attached to a node.
 
 use super::details::Detail;
 use super::world::Objects;
 use berth_core::api::{PersistentVolumeClaim, Pod};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The pods that hold the claims of a pod which only one pod may use.
+/// The pods that hold those claims of a pod that only one pod may use.
 pub(super) fn holders(objects: &Objects, pod: &Pod) -> Detail {
     let namespace = &pod.metadata.namespace;
     let mut holders = BTreeSet::new();
@@ -26,7 +26,8 @@ pub(super) fn holders(objects: &Objects, pod: &Pod) -> Detail {
     }
 }
 
-/// How many volumes are attached to a node, on which these pods run, of the driver that the pod needs and that has the fewest left.
+/// The attached volumes on a node that runs these pods, of the driver that the pod needs and that has the fewest slots
+/// left.
 pub(super) fn attached(objects: &Objects, pod: &Pod, node: &str, on_node: &[&Pod]) -> Detail {
     let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut users: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -81,7 +82,7 @@ fn disks_of<'o>(objects: &'o Objects, pod: &Pod) -> Vec<(&'o str, &'o str)> {
         .collect()
 }
 
-/// The drivers that a pod needs: of its bound volumes, and those that make the others.
+/// The drivers that a pod needs: those of its bound volumes, and those that would provision the others.
 fn drivers_of(objects: &Objects, pod: &Pod) -> BTreeSet<String> {
     let mut drivers: BTreeSet<String> = disks_of(objects, pod)
         .into_iter()

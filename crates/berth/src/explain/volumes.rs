@@ -1,6 +1,6 @@
-//! Why the volumes of a claim's class do not serve it: each by the one thing that keeps it.
+//! Why the volumes of a claim's class do not serve it: each with the one obstacle.
 //!
-//! It walks over all volumes of the class; decisions use indexes instead.
+//! It walks all volumes of the class; decisions use indexes instead.
 
 use super::advice::needs::says_down;
 use super::cause::Cause;
@@ -15,7 +15,7 @@ use berth_core::quantity::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How many volumes are described for one cause.
+/// Maximum number of volumes described for one cause.
 const SHOWN: usize = 3;
 
 /// Volumes that do not serve a claim for the same cause.
@@ -23,11 +23,11 @@ const SHOWN: usize = 3;
 pub struct UnfitVolumes {
     /// The cause.
     pub code: Cause,
-    /// How many they are.
+    /// Their number.
     pub count: usize,
-    /// The first of them, by name.
+    /// The first ones, by name.
     pub volumes: Vec<String>,
-    /// The first of them in words, each a line.
+    /// The first ones as text, line by line.
     pub text: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn unfit(
     found.into_values().collect()
 }
 
-/// Why a volume does not serve a claim; none if it would, or is in use.
+/// Why a volume does not serve a claim; `None` if it would, or is in use.
 fn cause(binder: &VolumeBinder, objects: &Objects, claim: &Claim, volume: &PersistentVolume) -> Option<Cause> {
     let model = binder.volume_named(&volume.metadata.name)?;
     if model.is_for(claim) {
@@ -195,7 +195,7 @@ fn words(
     }
 }
 
-/// The first thing that a claim's selector asks of labels and a volume lacks.
+/// The first requirement of a claim's selector that a volume's labels do not satisfy.
 fn lacking_labels(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> String {
     let labels = &volume.metadata.labels;
     let Some(selector) = &claim.spec.selector else {
@@ -231,7 +231,7 @@ fn lacking_labels(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> S
     "the labels of the selector".to_owned()
 }
 
-/// The nodes that a volume's node affinity names.
+/// The nodes in a volume's node affinity.
 pub(super) fn hosts(volume: &PersistentVolume) -> Vec<String> {
     let affinity = volume
         .spec
@@ -249,7 +249,7 @@ pub(super) fn hosts(volume: &PersistentVolume) -> Vec<String> {
     hosts
 }
 
-/// A node whose name differs from one that does not exist by a domain alone: `n1` and `n1.example.com`.
+/// A node whose name differs from a nonexistent one only by a domain: `n1` and `n1.example.com`.
 pub(super) fn near<'o>(objects: &'o Objects, hosts: &[String]) -> Option<&'o str> {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let hosts: Vec<String> = hosts.iter().map(|host| short(host)).collect();

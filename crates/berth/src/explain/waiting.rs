@@ -1,4 +1,4 @@
-//! Why a pod that fits waits all the same: who should act, and what tells that they do not.
+//! Why a pod that fits waits anyway: which component should act, and the evidence that it does not.
 
 use super::cause::Cause;
 use super::evidence::{Event, Lease, ago};
@@ -11,11 +11,11 @@ use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// How many names are listed.
+/// Maximum number of names listed.
 const NAMES_SHOWN: usize = 3;
-/// Who has written an event so recently is at work, in seconds.
+/// A component that has written an event this recently is active, in seconds.
 const RECENT: i64 = 3600;
-/// A provisioner that says for so long that it makes a volume is not heard of any more, in seconds.
+/// A provisioner that has reported progress on a volume for this long without a result counts as silent, in seconds.
 const PATIENCE: i64 = 300;
 
 /// Why a pod has no node.
@@ -23,10 +23,10 @@ const PATIENCE: i64 = 300;
 pub struct Waiting {
     /// The cause.
     pub code: Cause,
-    /// The cause in words, which follow the name of the pod.
+    /// The cause as text that follows the name of the pod.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What tells so.
+    /// The evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
 }
@@ -47,7 +47,7 @@ impl Waiting {
         }
     }
 
-    /// Whether something other than room keeps the pod waiting, which no amount of waiting need change.
+    /// Whether the pod waits for a reason other than room, which may never resolve on its own.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.code.keeps_pods()
@@ -62,7 +62,7 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
         return found;
     }
     if !asked.is_pending() {
-        // It was started, and is asked about as if it were to be placed again: nothing keeps it.
+        // It was started, and is explained as if it were to be scheduled again: it does not wait.
         let code = if report.schedulable {
             Cause::PodFits
         } else {
@@ -79,7 +79,7 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
     }
     let provisioned = report.claims.iter().find_map(|claim| asked.provisioner(claim));
     if !report.schedulable {
-        // No node takes a pod with a claim that its provisioner leaves without a volume.
+        // No node accepts a pod with a claim that its provisioner does not serve.
         let is_kept = |waiting: &Waiting| waiting.is_kept();
         return provisioned
             .filter(is_kept)
@@ -115,7 +115,7 @@ impl Asked<'_> {
         ago(self.now(), then)
     }
 
-    /// What time it is. Where that is not known, there is no evidence that it is compared with.
+    /// The current time. If it is unknown, there is no evidence to compare it with.
     fn now(&self) -> Timestamp {
         self.world.now.unwrap_or_default()
     }
@@ -181,7 +181,7 @@ impl Asked<'_> {
         })
     }
 
-    /// A node is named for the pod, and pods that were evicted for it are still there.
+    /// A node is nominated for the pod, and the pods evicted for it still exist.
     fn nominated(&self) -> Option<Waiting> {
         let node = &self.pod.status.nominated_node_name;
         if node.is_empty() {
@@ -207,7 +207,7 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodNominated, text).with(victims))
     }
 
-    /// A node is named for the pod, and nothing else is known to keep it.
+    /// A node is nominated for the pod, and no other obstacle is known.
     fn named(&self) -> Option<Waiting> {
         let node = &self.pod.status.nominated_node_name;
         (!node.is_empty()).then(|| {
@@ -216,7 +216,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Nobody serves the pod's `schedulerName`. Without leases there is no telling.
+    /// No scheduler serves the pod's `schedulerName`. Without leases this is unknown.
     fn unserved(&self) -> Option<Waiting> {
         let name = self.pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
         let name = name.unwrap_or(DEFAULT_SCHEDULER_NAME);
@@ -240,7 +240,7 @@ impl Asked<'_> {
             let later = pod.metadata.creation_timestamp >= self.pod.metadata.creation_timestamp;
             theirs.unwrap_or(DEFAULT_SCHEDULER_NAME) == name && !pod.spec.node_name.is_empty() && later
         });
-        // A scheduler of Berth does not say for which profiles it is.
+        // A scheduler of Berth does not announce its profiles.
         let maybe = leases().any(|lease| lease.announces_scheduler && lease.is_held(now) && !serves(&lease));
         let served = leases().filter(serves).any(|lease| lease.is_held(now));
         if served || maybe || placed || evidence.events.iter().any(is_recent) {
@@ -262,7 +262,7 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodSchedulerAbsent, text).with(told))
     }
 
-    /// Whether a scheduler has said something about the pod.
+    /// Whether a scheduler has reported anything about the pod.
     fn was_looked_at(&self) -> bool {
         let mut conditions = self.pod.status.conditions.iter();
         let refused = conditions.any(|condition| condition.kind == "PodScheduled" && condition.status == "False");
@@ -309,7 +309,7 @@ impl Asked<'_> {
             "waits{lasting} for {provisioner} to provision claim {}{on}",
             claim.claim
         );
-        // Without events there is no telling whether the provisioner is at work.
+        // Without events it is unknown whether the provisioner is active.
         if at_work || evidence.events.is_empty() {
             return Some(Waiting::new(Cause::PodProvisioning, text));
         }
@@ -325,7 +325,7 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodProvisionerSilent, text).with([silent].into_iter().chain(self.traces(provisioner))))
     }
 
-    /// Other evidence of a provisioner.
+    /// Further evidence of a provisioner.
     fn traces(&self, provisioner: &str) -> Vec<String> {
         let objects = &self.world.objects;
         let mut told = Vec::new();
@@ -403,7 +403,7 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodBindingTimedOut, text).with([format!("the scheduler says: {message}")]))
     }
 
-    /// The scheduler refused it, and will look at it again.
+    /// The scheduler refused it, and will retry.
     fn refused_before(&self) -> Option<Waiting> {
         let refusals = self.events().filter(|event| event.reason == "FailedScheduling");
         let last = refusals.max_by_key(|event| event.last);
@@ -421,7 +421,7 @@ impl Asked<'_> {
         Some(Waiting::new(Cause::PodRefusedBefore, text).with(told))
     }
 
-    /// Nobody has looked at it. Of a pod that no API server has taken there is nothing to say.
+    /// No scheduler has processed it. Nothing can be said about a pod that no API server has stored.
     fn not_looked_at(&self) -> Option<Waiting> {
         let created = self.pod.metadata.creation_timestamp.as_deref()?;
         let since = self.since(Some(created));

@@ -1,7 +1,7 @@
-//! The cluster that questions are about: the compact model that decides, and the objects that answers name.
+//! The cluster in question: the compact model for decisions, and the objects for answers.
 //!
-//! Decisions read the model alone. Objects are kept beside it for what the model drops (why a volume is not free, who owns a
-//! pod) and for trying advice out.
+//! Decisions read only the model. Objects are kept next to it for what the model drops (why a volume is not free, who owns a
+//! pod) and for trying advice.
 
 use super::evidence::Evidence;
 use crate::input::Gaps;
@@ -11,30 +11,30 @@ use berth_scheduler::cluster::Cluster;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// A cluster as it was read.
+/// A cluster that was read.
 #[derive(Default)]
 pub struct World {
-    /// What decides.
+    /// The model for decisions.
     pub cluster: Cluster,
-    /// What answers name.
+    /// The objects for answers.
     pub objects: Objects,
-    /// What components have left behind.
+    /// Traces of components.
     pub evidence: Evidence,
     /// What could not be read.
     pub gaps: Gaps,
-    /// What time it is there. Not known of files that hold neither events nor leases.
+    /// Its time. Unknown for files without events and leases.
     pub now: Option<Timestamp>,
 }
 
 impl World {
-    /// Takes an object in.
+    /// Adds an object.
     pub fn upsert(&mut self, object: Object) {
         self.cluster.upsert(&object);
         self.objects.keep(object);
     }
 }
 
-/// Objects by name; those that live in a namespace by `namespace/name`.
+/// Objects by name; namespaced ones by `namespace/name`.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     pub(super) nodes: BTreeMap<String, api::Node>,
@@ -44,17 +44,17 @@ pub struct Objects {
     pub(super) classes: BTreeMap<String, api::StorageClass>,
     pub(super) drivers: BTreeMap<String, api::CsiDriver>,
     pub(super) pods: BTreeMap<String, api::Pod>,
-    /// The owners of ReplicaSets: a pod of a Deployment names its ReplicaSet alone.
+    /// The owners of ReplicaSets: a pod of a Deployment refers only to its ReplicaSet.
     owners: BTreeMap<String, Vec<api::OwnerReference>>,
 }
 
 impl Objects {
-    /// Keeps an object, if it is of a kind that answers name.
+    /// Keeps an object, if answers use its kind.
     pub fn keep(&mut self, object: Object) {
         let name = object.metadata().full_name();
         match object {
             Object::Node(mut node) => {
-                // Images take most of a node's room, and no answer names them.
+                // Images take most of a node's memory, and answers do not use them.
                 node.status.images.clear();
                 self.nodes.insert(name, *node);
             }
@@ -90,7 +90,7 @@ impl Objects {
         }
     }
 
-    /// Whether a pod belongs to a workload, itself or through its ReplicaSet.
+    /// Whether a pod belongs to a workload, directly or through its ReplicaSet.
     pub(super) fn is_pod_of(&self, pod: &api::Pod, kind: &str, name: &str) -> bool {
         let is_meant = |owner: &api::OwnerReference| owner.kind == kind && owner.name == name;
         let through = |owner: &api::OwnerReference| {

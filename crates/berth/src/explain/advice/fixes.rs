@@ -1,4 +1,4 @@
-//! Volumes that would serve a claim but for one thing that a person can take away.
+//! Volumes that would serve a claim except for one obstacle that a person can remove.
 
 use super::needs::{Need, VolumeFix};
 use super::trial::selected_labels;
@@ -11,10 +11,10 @@ use berth_core::nodes::NodeId;
 use berth_core::quantity::Bytes;
 use std::collections::HashMap;
 
-/// How many volumes are advised for a claim, each for another cause. Other ways have to be shown, too.
+/// Maximum number of volumes advised for a claim, each for a different cause. Other ways have to be shown, too.
 const FIXES_MAX: usize = 2;
 
-/// How easy a cause is to fix, the easiest first. None if only another volume helps.
+/// How easy a cause is to fix, easiest first. `None` if only another volume helps.
 fn rank(cause: Cause) -> Option<usize> {
     let fixable = [
         Cause::VolumeLabels,
@@ -28,7 +28,7 @@ fn rank(cause: Cause) -> Option<usize> {
     fixable.iter().position(|known| *known == cause)
 }
 
-/// The volumes to mend, by the node that they would serve.
+/// The volumes to fix, by the node that they would serve.
 pub(super) fn by_node(world: &World, report: &Report) -> HashMap<String, Vec<Need>> {
     let mut fixes: HashMap<String, Vec<Need>> = HashMap::new();
     for (index, claim) in report.claims.iter().enumerate() {
@@ -62,12 +62,12 @@ fn is_mendable(world: &World, claim: &ClaimReport, volume: &str, cause: Cause) -
     let model = world.cluster.binder().volume_named(volume);
     let is_large_enough = model.is_some_and(|model| model.capacity >= claim.request_bytes);
     let suits = match cause {
-        // What another claim waits for is not to be taken from it.
+        // A volume that another claim waits for must not be taken from it.
         Cause::VolumeReserved => !object.spec.claim_ref.as_ref().is_some_and(|reference| {
             let claims = &world.objects.claims;
             claims.contains_key(&format!("{}/{}", reference.namespace, reference.name))
         }),
-        // A pod that wants to write is not helped by a volume that is only read.
+        // A pod that needs to write is not helped by a read-only volume.
         Cause::VolumeAccessModes => object.spec.access_modes.iter().any(|mode| mode != "ReadOnlyMany"),
         _ => true,
     };
@@ -141,7 +141,7 @@ fn object<'w>(world: &'w World, report: &Report, claim: &ClaimReport) -> Option<
     world.objects.claims.get(&format!("{namespace}/{}", claim.claim))
 }
 
-/// The labels that a claim's selector asks for and a volume lacks: `tier=gold zone=a`.
+/// The labels that a claim's selector requires and a volume lacks: `tier=gold zone=a`.
 fn lacking(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> String {
     let labels = selected_labels(claim).into_iter();
     let labels = labels.filter(|(key, value)| volume.metadata.labels.get(key) != Some(value));

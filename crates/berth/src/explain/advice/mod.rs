@@ -1,8 +1,8 @@
-//! What would help: ways to have the pod run, taken from the reasons for which nodes refuse it.
+//! Advice: ways to get the pod running, derived from the reasons for which nodes refuse it.
 //!
-//! A node that refuses a pod for two reasons takes it only when both are dealt with. So the steps of a node stand
-//! together, nodes with the same steps are told of once, and those with the fewest come first. What holds for every node,
-//! such as a claim that is not there, is said before. Each way was tried on the cluster in memory (`trial`): one that does not
+//! A node that refuses a pod for two reasons accepts it only when both are resolved. The steps of a node are therefore listed
+//! together, nodes with the same steps are listed once, and those with the fewest steps come first. Problems that affect every
+//! node, such as a missing claim, are listed before. Each way was tried on the cluster in memory (`trial`): one that does not
 //! lead to a placement is not listed.
 
 mod fixes;
@@ -21,11 +21,11 @@ use std::collections::{BTreeSet, HashMap};
 use trial::Trial;
 use words::Members;
 
-/// How many ways are listed. More is a list of everything, not advice.
+/// Maximum number of ways listed. More is a list of everything, not advice.
 const WAYS_MAX: usize = 4;
-/// How many ways are tried at most.
+/// Maximum number of ways tried.
 const TRIED_MAX: usize = 12;
-/// How many nodes are named in a way.
+/// Maximum number of nodes named in a way.
 const NAMES_SHOWN: usize = 3;
 
 /// Lists what would help a pod that fits nowhere.
@@ -47,7 +47,7 @@ pub(super) fn steps(world: &World, pod: &api::Pod, profile: &Profile, report: &R
     advisor.steps()
 }
 
-/// A DaemonSet's pod: it belongs to one node, and no other will do.
+/// A DaemonSet's pod: it belongs to exactly one node.
 struct Daemon {
     set: String,
     node: String,
@@ -68,7 +68,7 @@ impl Daemon {
     }
 }
 
-/// Nodes that would take the pod once the same things are dealt with.
+/// Nodes that would accept the pod after the same steps.
 struct Way<'r> {
     nodes: Vec<&'r str>,
     needs: Vec<Need>,
@@ -126,7 +126,7 @@ impl<'a> Advisor<'a> {
         steps
     }
 
-    /// What stands against the pod on every node.
+    /// Problems that affect every node.
     fn everywhere(&self) -> Vec<Need> {
         let claims = self.report.claims.iter().enumerate();
         let broken = claims.filter(|(_, claim)| words::is_broken(claim));
@@ -157,8 +157,8 @@ impl<'a> Advisor<'a> {
         needs
     }
 
-    /// The ways that lead to a placement, the nearest first. One that asks for everything that another asks for, and for more, is
-    /// left out.
+    /// The ways that lead to a placement, nearest first. A way that requires everything that another one does, and more, is
+    /// omitted.
     fn ways(&self, everywhere: &[Need]) -> Vec<Way<'a>> {
         let mut ways: Vec<Way<'a>> = Vec::new();
         let mut places = HashMap::new();
@@ -193,7 +193,7 @@ impl<'a> Advisor<'a> {
                 continue;
             }
             nearest.extend(self.tried(way, everywhere));
-            // Past that, none would be shown.
+            // Further ones would not be shown.
             if nearest.len() >= WAYS_MAX {
                 break;
             }
@@ -201,7 +201,7 @@ impl<'a> Advisor<'a> {
         nearest
     }
 
-    /// A way with those of its nodes that take the pod when it is followed; none if no node does. Only the nodes that will be
+    /// A way with those of its nodes that accept the pod after its steps; `None` if no node does. Only the nodes that will be
     /// named are tried.
     fn tried(&self, mut way: Way<'a>, everywhere: &[Need]) -> Option<Way<'a>> {
         let named = way.nodes.len().min(NAMES_SHOWN + 1);
@@ -232,7 +232,7 @@ impl<'a> Advisor<'a> {
             place += 1;
             place > named || fitting.contains(*node)
         });
-        // Nodes that were not tried alone say nothing.
+        // Nodes that were not tried alone prove nothing.
         (!fitting.is_empty() && !way.nodes.is_empty()).then_some(way)
     }
 
@@ -267,12 +267,12 @@ impl<'a> Advisor<'a> {
         words::step(self.report, need, nodes, set)
     }
 
-    /// That a claim could ask for less instead, if the pod fits then.
+    /// Suggests a smaller request for a claim, if the pod would then fit.
     fn or_less(&self, way: &Way<'_>, need: &Need, nodes: &Members<'_>, everywhere: &[Need]) -> String {
         let Need::Storage(index) = need else {
             return String::new();
         };
-        // What one claim could have, another one of the class may be about to take.
+        // Another claim of the class may be about to take what one claim could have.
         let class = |index: usize| self.report.claims.get(index).map(|claim| &claim.class);
         let rival =
             |other: &Need| matches!(other, Need::Storage(other) if other != index && class(*other) == class(*index));
@@ -291,12 +291,12 @@ impl<'a> Advisor<'a> {
         words::ask_for_less(claim, node, bytes)
     }
 
-    /// That another node would help, where the ones there are too full or too near to others.
+    /// Suggests another node, if the existing ones are too full or too close to other pods.
     fn another_node(&self, ways: &[Way<'_>]) -> Option<String> {
         if self.daemon.is_some() {
             return None;
         }
-        // Where nothing helps on the nodes that are there, a node of its own may.
+        // If nothing helps on the existing nodes, a new node may.
         let untried;
         let ways = if ways.is_empty() {
             let node = self.report.nodes.first()?;
@@ -336,7 +336,7 @@ impl<'a> Advisor<'a> {
     }
 }
 
-/// What a node needs with a volume that is mended in the place of new storage for its claim, for each such volume.
+/// For each volume that can be fixed: what a node needs if it replaces new storage for its claim.
 fn with_fixes(needed: &[Need], fixes: &[Need]) -> Vec<Vec<Need>> {
     let ways = fixes.iter().filter_map(|fix| {
         let Need::Volume(claim, _) = fix else { return None };

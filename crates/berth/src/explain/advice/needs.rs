@@ -1,4 +1,4 @@
-//! What has to be dealt with on a node before it takes the pod.
+//! What must be resolved on a node before it accepts the pod.
 
 use crate::explain::cause::Cause;
 use crate::explain::demands::Demand;
@@ -9,56 +9,56 @@ use berth_core::reason::VolumeReason;
 use berth_scheduler::reason::Reason;
 use std::collections::HashMap;
 
-/// A volume that would serve a claim but for one thing.
+/// A volume that would serve a claim except for one obstacle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct VolumeFix {
     /// The volume.
     pub(super) volume: String,
-    /// What keeps it from the claim.
+    /// The obstacle.
     pub(super) cause: Cause,
 }
 
-/// One thing that stands against the pod, on a node or anywhere.
+/// One obstacle for the pod, on a node or anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Need {
-    /// A claim of the pod, by its place in the report, has to be put right before any node can be considered.
+    /// A claim of the pod, by its index in the report, must be fixed before any node can be considered.
     Claim(usize),
-    /// The pod asks for more of a resource than any node has in all.
+    /// The pod requests more of a resource than any node has in total.
     TooLarge(String),
-    /// Storage for a claim of the pod, by its place in the report.
+    /// Storage for a claim of the pod, by its index in the report.
     Storage(usize),
-    /// Space for an inline volume of the pod, by its place in the report.
+    /// Space for an inline volume of the pod, by its index in the report.
     Inline(usize),
-    /// Storage for all claims at once: each alone would find its place.
+    /// Storage for all claims together: each alone would find some.
     StorageTogether,
-    /// Storage; the node was not asked for which claim, to save time.
+    /// Storage; which claim lacks it on this node was not examined, to save time.
     StorageForSome,
     /// Another node is selected for the claim.
     SelectedElsewhere(usize),
     /// The claim that all pods of a DaemonSet share is bound to a volume elsewhere.
     OwnVolume(usize),
-    /// The pod asks for more of a resource than the node has in all.
+    /// The pod requests more of a resource than the node has in total.
     SmallerPod(String),
-    /// A resource of which the node has enough, but not free.
+    /// A resource of which the node has enough in total, but not free.
     Room(String),
     /// The node is cordoned.
     Cordoned,
-    /// The node does not answer, by the taints that say so.
+    /// The node does not respond, with the taints that show it.
     NodeDown(Vec<Taint>),
-    /// The node is in a state that passes, by the taints that say so.
+    /// The node is in a temporary state, with the taints that show it.
     NodeState(Vec<Taint>),
     /// Taints that the pod does not tolerate.
     Taints(Vec<Taint>),
-    /// The pod asks for other nodes, by what this one lacks.
+    /// The pod selects other nodes, with what this one lacks.
     OtherNodes(Vec<Demand>),
-    /// A volume that would serve a claim of the pod, by its place in the report, but for one thing.
+    /// A volume that would serve a claim of the pod, by its index in the report, except for one obstacle.
     Volume(usize, VolumeFix),
     /// Another reason.
     Reason(Reason),
 }
 
 impl Need {
-    /// How hard it is to deal with, compared with others.
+    /// How hard it is to resolve, compared with others.
     pub(super) fn cost(&self) -> usize {
         match self {
             Self::Cordoned | Self::NodeState(_) | Self::Volume(..) => 1,
@@ -75,7 +75,7 @@ impl Need {
     }
 }
 
-/// Whether a reason says that a bound volume cannot be reached.
+/// Whether a reason means that a bound volume is unreachable.
 pub(super) fn is_out_of_reach(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -83,7 +83,7 @@ pub(super) fn is_out_of_reach(reason: &Reason) -> bool {
     )
 }
 
-/// Taints by which Kubernetes says that a node does not answer. Tolerating them puts the pod where nothing runs.
+/// Taints that mark a node that does not respond. Tolerating them would put the pod where nothing runs.
 const DOWN: [&str; 4] = [
     names::TAINT_NOT_READY,
     names::TAINT_UNREACHABLE,
@@ -91,7 +91,7 @@ const DOWN: [&str; 4] = [
     names::TAINT_SHUTDOWN,
 ];
 
-/// Taints by which Kubernetes says that a node is in a state that passes.
+/// Taints that mark a node in a temporary state.
 const STATES: [&str; 5] = [
     names::TAINT_MEMORY_PRESSURE,
     names::TAINT_DISK_PRESSURE,
@@ -100,7 +100,7 @@ const STATES: [&str; 5] = [
     names::TAINT_UNINITIALIZED,
 ];
 
-/// Whether a taint says that its node does not answer.
+/// Whether a taint marks a node that does not respond.
 pub(in crate::explain) fn says_down(key: &str) -> bool {
     DOWN.contains(&key)
 }
@@ -108,11 +108,11 @@ pub(in crate::explain) fn says_down(key: &str) -> bool {
 /// The needs of all nodes.
 pub(super) struct Needs<'r> {
     report: &'r Report,
-    /// There are steps for claims, which hold for every node.
+    /// There are steps for claims, which apply to every node.
     claims_tell: bool,
-    /// The pod belongs to a DaemonSet, which gives every node a pod of its own.
+    /// The pod belongs to a DaemonSet, which creates a pod for every node.
     is_daemon: bool,
-    /// What storage is short of, by node.
+    /// Missing storage, by node.
     short: HashMap<&'r str, Vec<Need>>,
 }
 
@@ -175,7 +175,7 @@ impl<'r> Needs<'r> {
                 (reason, _) => needs.push(Need::Reason(reason.clone())),
             }
         }
-        // A node that no plugin refuses, but that one leaves out, is not among those that the pod asks for.
+        // A node that no plugin refuses, but that one excludes, is not among those that the pod selects.
         if node.refused.is_empty() && self.report.pre_filter.is_empty() {
             needs.push(Need::OtherNodes(Vec::new()));
         }
@@ -196,7 +196,7 @@ impl<'r> Needs<'r> {
         }
     }
 
-    /// What a node that was not asked is short of: the same as those that were, if they agree.
+    /// What a node that was not examined lacks: the same as the examined ones, if they agree.
     fn of_those_asked(&self) -> Vec<Need> {
         let mut asked = self.short.values().filter(|short| !short.is_empty());
         match asked.next() {
@@ -205,7 +205,8 @@ impl<'r> Needs<'r> {
         }
     }
 
-    /// Whether the only bound volumes that some node cannot reach are those that no node can: there is a step for their claims.
+    /// Whether the only bound volumes that some node cannot reach are those that no node can: there is a step for their
+    /// claims.
     fn reaches_none(&self) -> bool {
         let held = self
             .report
@@ -232,7 +233,7 @@ fn of_taints(taints: &[Taint]) -> Vec<Need> {
     let known = |key: &str| DOWN.contains(&key) || STATES.contains(&key) || key == names::TAINT_UNSCHEDULABLE;
     let others: Vec<Taint> = taints.iter().filter(|taint| !known(&taint.key)).cloned().collect();
     let mut needs = Vec::new();
-    // `kubectl cordon` sets a taint beside the field.
+    // `kubectl cordon` sets a taint in addition to the field.
     if taints.iter().any(|taint| taint.key == names::TAINT_UNSCHEDULABLE) {
         needs.push(Need::Cordoned);
     }
@@ -249,7 +250,7 @@ fn of_taints(taints: &[Taint]) -> Vec<Need> {
     needs
 }
 
-/// Whether a reason says of a node what holds for a claim wherever the pod goes.
+/// Whether a node's reason results from a claim, on whichever node.
 pub(super) fn is_of_claims(reason: &Reason) -> bool {
     match reason {
         Reason::Volume(reason) => matches!(

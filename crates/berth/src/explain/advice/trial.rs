@@ -1,4 +1,4 @@
-//! Tries advice out: does what it says to a copy of the cluster in memory, and asks where the pod fits then.
+//! Tries advice: follows it on a copy of the cluster in memory, and checks where the pod then fits.
 
 use super::needs::{Need, VolumeFix};
 use crate::explain::cause::Cause;
@@ -15,12 +15,12 @@ use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More volumes, or pods, than any node holds.
+/// More volumes or pods than any node holds.
 const NO_LIMIT: i32 = 1_000_000;
-/// Where a label or a name is needed that nothing else has.
+/// A label value or name that nothing else has.
 const NEW: &str = "new";
 
-/// A copy of the cluster that advice is followed on.
+/// A copy of the cluster on which advice is followed.
 pub(super) struct Trial<'w> {
     objects: &'w Objects,
     report: &'w Report,
@@ -34,7 +34,7 @@ pub(super) struct Trial<'w> {
 impl<'w> Trial<'w> {
     pub(super) fn new(world: &'w World, pod: &api::Pod, report: &'w Report) -> Self {
         let mut pod = pod.clone();
-        // A pod of a manifest has none yet, and its claims are told by it.
+        // A pod of a manifest has no UID yet, and its claims are identified by it.
         if pod.metadata.uid.is_empty() {
             pod.metadata.uid = format!("{NEW}-pod");
         }
@@ -48,7 +48,7 @@ impl<'w> Trial<'w> {
         }
     }
 
-    /// The nodes that take the pod now.
+    /// The nodes that accept the pod now.
     pub(super) fn fitting(mut self, profile: &Profile) -> BTreeSet<String> {
         let compiled = self.cluster.compile(&profile.adapt(&self.pod));
         let examination = examine(&mut self.cluster, &compiled, profile);
@@ -56,7 +56,7 @@ impl<'w> Trial<'w> {
         fitting.map(|node| node.name).collect()
     }
 
-    /// Does what a need asks for on a node. `false` if it cannot be done here.
+    /// Resolves a need on a node. Returns `false` if that is not possible here.
     pub(super) fn meet(&mut self, need: &Need, node: &str) -> bool {
         match need {
             Need::Claim(index) => self.bind(*index),
@@ -68,7 +68,7 @@ impl<'w> Trial<'w> {
             Need::StorageTogether | Need::StorageForSome => {
                 self.drop_inline_sizes();
                 let mut all = true;
-                // Every claim is provided for, even if one of them cannot be.
+                // Every claim gets storage, even if one of them cannot.
                 for index in 0..self.report.claims.len() {
                     all &= self.provide(index, node);
                 }
@@ -178,7 +178,7 @@ impl<'w> Trial<'w> {
         true
     }
 
-    /// Lowers what a claim asks for.
+    /// Lowers the request of a claim.
     pub(super) fn shrink(&mut self, claim: usize, bytes: i64) -> bool {
         self.edit_claim(claim, |claim| {
             let size = Quantity::from_units(bytes);
@@ -186,7 +186,7 @@ impl<'w> Trial<'w> {
         })
     }
 
-    /// Adds an empty node with room for the pod, like another one, in topology domains of its own, with storage for the pod.
+    /// Adds an empty node with room for the pod, like another one, in its own topology domains, with storage for the pod.
     /// Returns its name.
     pub(super) fn add_node_like(&mut self, node: &str, apart_by: &[String]) -> Option<String> {
         let mut new = self.objects.nodes.get(node)?.clone();
@@ -242,7 +242,7 @@ impl<'w> Trial<'w> {
         spec.overhead.remove(resource);
     }
 
-    /// Lets the other pods of the pod's workload stay apart from nobody: they have the rule from the same template.
+    /// Removes the anti-affinity of the other pods of the pod's workload: they have the rule from the same template.
     fn relax_siblings(&mut self) {
         let controller = |pod: &api::Pod| {
             let mut owners = pod.metadata.owner_references.iter();
@@ -275,7 +275,7 @@ impl<'w> Trial<'w> {
         }
     }
 
-    /// Labels the node as the pod asks; where labels say what a node is, the pod asks for any node instead.
+    /// Labels the node as the pod requires; if labels describe the node itself, the pod accepts any node instead.
     fn satisfy(&mut self, demands: &[Demand], node: &str) -> bool {
         let labels: Option<Vec<Label<'_>>> = demands.iter().map(Demand::label).collect();
         let Some(labels) = labels.filter(|labels| !labels.is_empty()) else {
@@ -296,7 +296,7 @@ impl<'w> Trial<'w> {
         })
     }
 
-    /// Takes away the one thing that keeps a volume from a claim.
+    /// Removes the obstacle between a volume and a claim.
     fn mend_volume(&mut self, claim: usize, fix: &VolumeFix, node: &str) -> bool {
         let (Some(claim), Some(volume)) = (self.claim(claim), self.objects.volumes.get(&fix.volume)) else {
             return false;
@@ -343,7 +343,7 @@ impl<'w> Trial<'w> {
         }
     }
 
-    /// Stops pods that run. `false` if there is none.
+    /// Stops running pods. Returns `false` if there are none.
     fn stop(&mut self, which: impl Fn(&api::Pod) -> bool) -> bool {
         let found = self
             .objects
@@ -402,7 +402,7 @@ impl<'w> Trial<'w> {
         true
     }
 
-    /// A claim of the report, as it is here.
+    /// A claim of the report, in its state here.
     fn claim(&self, index: usize) -> Option<api::PersistentVolumeClaim> {
         let name = format!(
             "{}/{}",
@@ -426,7 +426,7 @@ impl<'w> Trial<'w> {
         true
     }
 
-    /// Binds a claim to a volume that every node can reach; creates it if it is not there.
+    /// Binds a claim to a volume that every node can reach; creates it if it does not exist.
     fn bind(&mut self, index: usize) -> bool {
         let Some(report) = self.report.claims.get(index) else {
             return false;
@@ -507,7 +507,7 @@ impl<'w> Trial<'w> {
         volume
     }
 
-    /// Lets every node reach the volumes that the pod's claims are bound to.
+    /// Makes the bound volumes of the pod's claims reachable from every node.
     fn reach_volumes(&mut self) -> bool {
         let mut reached = false;
         for index in 0..self.report.claims.len() {
@@ -524,7 +524,7 @@ impl<'w> Trial<'w> {
         reached
     }
 
-    /// Gives the pod a claim of its own in place of a shared one.
+    /// Gives the pod its own claim instead of a shared one.
     fn own_volume(&mut self, index: usize) -> bool {
         let Some(mut claim) = self.claim(index) else {
             return false;
@@ -550,7 +550,7 @@ impl<'w> Trial<'w> {
         true
     }
 
-    /// Adds a free volume for the claim of its own that a pod got in place of a shared one.
+    /// Adds a free volume for the claim that replaced a shared one.
     pub(super) fn provide_own(&mut self, index: usize, node: &str) -> bool {
         let Some(report) = self.report.claims.get(index) else {
             return false;
@@ -564,7 +564,7 @@ impl<'w> Trial<'w> {
     }
 }
 
-/// The affinity of a volume that one node alone can reach.
+/// The affinity of a volume that only one node can reach.
 fn affinity_to(node: &str) -> VolumeNodeAffinity {
     let by_name = Requirement {
         key: "metadata.name".to_owned(),
@@ -581,7 +581,7 @@ fn affinity_to(node: &str) -> VolumeNodeAffinity {
     }
 }
 
-/// Labels that a claim's selector asks for.
+/// Labels that a claim's selector requires.
 pub(super) fn selected_labels(claim: &api::PersistentVolumeClaim) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     if let Some(selector) = &claim.spec.selector {

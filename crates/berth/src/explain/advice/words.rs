@@ -1,4 +1,4 @@
-//! The words of advice.
+//! The wording of advice.
 
 use super::needs::{Need, is_out_of_reach};
 use crate::explain::cause::Cause;
@@ -9,7 +9,7 @@ use berth_core::quantity::Bytes;
 use berth_scheduler::reason::Reason;
 use std::collections::HashSet;
 
-/// Whether a claim has to be put right before any node can be considered.
+/// Whether a claim must be fixed before any node can be considered.
 pub(super) fn is_broken(claim: &ClaimReport) -> bool {
     !matches!(claim.code, Cause::ClaimBound | Cause::ClaimDelayed)
 }
@@ -59,7 +59,7 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
         Cause::ClaimClassMissing => {
             format!("create StorageClass {class}, or recreate claim {name} with a class that exists")
         }
-        // The mode of a class that exists cannot be changed.
+        // The binding mode of an existing class cannot be changed.
         Cause::ClaimWaitsForProvisioner | Cause::ClaimWaitsForController | Cause::ClaimClassUnknown => format!(
             "get claim {name} bound (see its events), or recreate it with a class whose `volumeBindingMode` is \
              WaitForFirstConsumer"
@@ -68,14 +68,14 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
     }
 }
 
-/// That the pod asks for more of a resource than any node has.
+/// Reports that the pod requests more of a resource than any node has.
 fn too_large_step(report: &Report, resource: &str) -> String {
     let small = report.nodes.iter().filter_map(|node| {
         let found = node.too_small.iter().find(|small| small.resource == resource);
         Some((found?, node.name.as_str()))
     });
     let small: Vec<_> = small.collect();
-    // Of equals the first.
+    // The first of equal ones.
     match small.iter().rev().max_by_key(|(small, _)| small.amount) {
         Some((largest, name)) if largest.amount > 0 => format!(
             "no node has enough {resource}: the pod requests {}, the largest node ({name}) has {}; add a larger node, or reduce \
@@ -105,7 +105,7 @@ impl<'r> Members<'r> {
         }
     }
 
-    /// The first of them; empty if there is none.
+    /// The first of them; empty if there are none.
     pub(super) fn first(&self) -> &'r str {
         self.first
     }
@@ -187,7 +187,7 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
     }
 }
 
-/// What to do where the pod asks for other nodes.
+/// What to do if the pod selects other nodes.
 fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) -> String {
     let listed = |demands: &[&Demand]| demands.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let all: Vec<&Demand> = demands.iter().collect();
@@ -230,7 +230,7 @@ fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) ->
     )
 }
 
-/// A node that was selected is cleared by the provisioner alone: a volume may be on its way there.
+/// Only the provisioner clears a selected node: a volume may be in progress there.
 fn selected_step(claim: &ClaimReport) -> String {
     let (name, node) = (&claim.claim, claim.selected_node().unwrap_or_default());
     format!(
@@ -261,7 +261,7 @@ fn reason_step(report: &Report, reason: &Reason) -> String {
     step.to_owned()
 }
 
-/// What the words of a reason leave out, if it is the same on all of these nodes.
+/// The missing details of a reason, if they are the same on all of these nodes.
 fn common_detail(report: &Report, reason: &Reason, nodes: &Members<'_>) -> Option<String> {
     let members = report
         .nodes
@@ -279,7 +279,7 @@ fn common_detail(report: &Report, reason: &Reason, nodes: &Members<'_>) -> Optio
     Some(first.to_string()).filter(|text| is_same && !text.is_empty())
 }
 
-/// What can be done where the volumes of bound claims cannot be reached.
+/// What to do if the volumes of bound claims cannot be reached.
 fn move_step(report: &Report) -> String {
     let held = report.claims.iter().filter(|claim| report.is_held_by_its_volume(claim));
     let held: Vec<String> = held
@@ -291,7 +291,7 @@ fn move_step(report: &Report) -> String {
     }
 }
 
-/// The size that a claim could ask for instead, with the node that could give it.
+/// The size that a claim could request instead, with the node that could provide it.
 pub(super) fn smaller_claim<'r>(
     report: &'r Report,
     index: usize,
@@ -310,7 +310,7 @@ pub(super) fn ask_for_less(claim: &ClaimReport, node: &str, bytes: i64) -> Strin
     )
 }
 
-/// The node of these that could give the largest volume, and how large that is, of offers that do not suffice.
+/// Of insufficient offers, the one of these nodes with the largest volume, and its size.
 fn largest<'r>(offers: &'r [Offer], nodes: &Members<'_>) -> Option<(&'r str, i64)> {
     let short = offers.iter().filter(|offer| !offer.suffices);
     let known = short.filter_map(|offer| Some((offer, offer.largest_bytes.filter(|bytes| *bytes > 0)?)));
@@ -318,14 +318,14 @@ fn largest<'r>(offers: &'r [Offer], nodes: &Members<'_>) -> Option<(&'r str, i64
         let node = offer.nodes.iter().find(|node| nodes.all.contains(node.as_str()))?;
         Some((node.as_str(), bytes))
     });
-    // Of equals the first.
+    // The first of equal ones.
     here.fold(None, |best: Option<(&str, i64)>, found| match best {
         Some((_, bytes)) if bytes >= found.1 => best,
         _ => Some(found),
     })
 }
 
-/// Whether a need would not come up on a node that is added.
+/// Whether a need would not exist on a new node.
 pub(super) fn calls_for_a_node(need: &Need) -> bool {
     match need {
         Need::Room(_) | Need::SmallerPod(_) | Need::NodeDown(_) => true,
@@ -365,7 +365,7 @@ pub(super) fn another_node<'n>(
     if report.claims.iter().any(|claim| report.is_held_by_its_volume(claim)) {
         has.push("access to its volumes".to_owned());
     }
-    // A node of its own a new node is in any case.
+    // A new node is in any case a separate node.
     let apart: Vec<&str> = apart
         .iter()
         .map(String::as_str)
