@@ -1,6 +1,6 @@
 //! The end of each command's help: examples, remarks and exit status.
 //!
-//! Example lines fit on a terminal, so that they can be pasted. Defaults are taken from the code that uses them.
+//! Example lines fit on a terminal, so that they can be pasted. Defaults come from the code that uses them.
 
 use crate::config::known_gates;
 use berth_kube::controller;
@@ -197,7 +197,7 @@ kube-scheduler.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a fatal error.";
 
-/// The help of the controller ends with the fields of its configuration and what they are by default.
+/// The help of the controller ends with the fields of its configuration and their defaults.
 pub(crate) fn controller_after_help() -> String {
     let choices = |field: &str| match field {
         "zoneUpgrade" => " (or DryRun, On)",
@@ -221,7 +221,7 @@ Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or a fatal er
     )
 }
 
-/// The fields of the controller's configuration, and what holds where the file does not say it.
+/// The fields of the controller's configuration, with their defaults.
 #[must_use]
 pub fn controller_defaults() -> Vec<(&'static str, String)> {
     let usual = controller::Options::default();

@@ -1,6 +1,6 @@
 //! The parts of the `berth` command, as a library so that tests can call them.
 //!
-//! This crate reads files and arguments, calls the pure crates, and prints. It decides nothing.
+//! This crate reads files and arguments, calls the pure crates, and prints. It makes no decisions.
 
 pub mod bench;
 pub mod cli;

@@ -6,7 +6,7 @@ use berth::plugin;
 use clap::FromArgMatches;
 use std::process::ExitCode;
 
-/// A static binary would get the allocator of musl, with which decisions take a third longer.
+/// A static binary would use the allocator of musl, which makes decisions a third slower.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

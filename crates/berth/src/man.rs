@@ -1,6 +1,6 @@
-//! `berth man`: manual pages, made from the same words as `--help`.
+//! `berth man`: manual pages, generated from the same text as `--help`.
 //!
-//! Each command's help ends with examples, remarks and the exit status; here they become sections of their own.
+//! Each command's help ends with examples, remarks and the exit status; here they become separate sections.
 
 use anyhow::Context;
 use clap::{Args, Command};
@@ -23,14 +23,14 @@ pub struct ManArgs {
 /// A command's page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The words of the command, `berth` first.
+    /// The full command, starting with `berth`.
     pub command: Vec<String>,
-    /// The page in the language of man.
+    /// The page in roff.
     pub roff: Vec<u8>,
 }
 
 impl Page {
-    /// The file that man looks for.
+    /// The file name that man expects.
     #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}.1", self.command.join("-"))
@@ -61,7 +61,7 @@ pub fn man(args: &ManArgs, command: Command, out: &mut dyn io::Write) -> anyhow:
 /// # Errors
 /// If a page cannot be rendered.
 pub fn pages(mut command: Command) -> io::Result<Vec<Page>> {
-    // Names and global options of subcommands are worked out by this.
+    // This computes names and global options of subcommands.
     command.build();
     let mut pages = Vec::new();
     add(&command, &[], &mut pages)?;

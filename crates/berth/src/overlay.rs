@@ -1,8 +1,7 @@
 //! What a command reads: files, the cluster of a kubeconfig, or files on top of either.
 //!
-//! On top means what `kubectl apply` would do: an object of a file that is below too is merged into it, so that its uid, its
-//! status and what others filled in stay. A manifest that is applied already changes nothing. Nothing is written to the
-//! cluster.
+//! "On top" means what `kubectl apply` would do: an object that also exists below is merged, so that its UID, its status and
+//! fields of other managers are kept. A manifest that is already applied changes nothing. Nothing is written to the cluster.
 
 use crate::cluster::{ClusterArgs, ClusterError};
 use crate::input::{self, Progress, Source, Summary};
@@ -18,23 +17,23 @@ use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::io::Read;
 
-/// What is read, and which namespace is meant where none is named.
+/// What is read, and the default namespace.
 #[derive(Debug)]
 pub struct Gathered {
     /// What to read.
     pub sources: Vec<Source>,
-    /// What lies below the files on top, if there are any.
+    /// What is below the files on top, if there are any.
     pub below: Option<Vec<Source>>,
-    /// The namespace of what names none.
+    /// The namespace of objects that set none.
     pub namespace: String,
-    /// What is to be told of files that were read already.
+    /// Remarks about files that were already read.
     pub summary: Summary,
 }
 
-/// Finds out what to read: the files, or without any the cluster, or both.
+/// Determines what to read: the files, or the cluster if there are none, or both.
 ///
 /// # Errors
-/// If the cluster cannot be read, the files that go on top of it are broken, or it is named in vain.
+/// If the cluster cannot be read, the files on top of it are invalid, or a cluster is specified but not used.
 pub fn gather(
     args: &ClusterArgs,
     files: &[OsString],
@@ -64,7 +63,7 @@ pub fn gather(
     let mut lowest = None;
     let mut sources = match (files.is_empty(), args.on_cluster) {
         (true, _) => args.sources(besides)?,
-        // Read here and not by the caller: only here it is known what has no namespace.
+        // Read here and not by the caller: only here is it known which objects have no namespace.
         (false, false) if namespace != "default" => {
             let objects = reading.read(&files)?;
             reading.again(objects)
@@ -92,7 +91,7 @@ pub fn gather(
     })
 }
 
-/// Reads here what a caller would read otherwise.
+/// Reads here what a caller would otherwise read.
 struct Reading<'a> {
     namespace: &'a str,
     standard_input: &'a mut dyn Read,
@@ -114,7 +113,7 @@ impl Reading<'_> {
         Ok(objects)
     }
 
-    /// Objects that were read and checked, to be read again, and what was missing.
+    /// Objects that were read and validated, to be read again, and what was missing.
     fn again(&self, objects: Vec<Value>) -> Vec<Source> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let gaps = self.summary.gaps.iter();
@@ -138,7 +137,7 @@ fn identity(object: &Value) -> Identity {
     (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// Lays objects over those that are below them.
+/// Merges objects into those below them.
 #[must_use]
 pub fn lay(top: Vec<Value>, mut objects: Vec<Value>) -> Vec<Value> {
     let mut places: HashMap<Identity, usize> = objects.iter().map(identity).zip(0..).collect();
@@ -157,12 +156,12 @@ pub fn lay(top: Vec<Value>, mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// Who applies, as far as `kubectl apply` leaves a note of it in objects.
+/// The manager name that `kubectl apply` records in objects.
 const MANAGER: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What `kubectl apply` would make of an object: it sets what the manifest names, takes away what the manifest that was
-/// applied last named and this one does not, and leaves the rest. `null` takes a field away.
+/// The result of `kubectl apply` on an object: it sets what the manifest specifies, removes what the last applied
+/// manifest specified and this one does not, and keeps the rest. `null` removes a field.
 fn applied(below: &Value, mut top: Value) -> Value {
     if is_reduced(below)
         && let Ok(reduced) = snapshot::reduce(top.clone())
@@ -183,13 +182,13 @@ fn applied(below: &Value, mut top: Value) -> Value {
     };
     let api_version = below["apiVersion"].as_str().unwrap_or_default();
     let mut noted = below.clone();
-    // What was applied last is what the one who applies now owns; of others nothing is asked.
+    // The manager owns what was last applied; other managers' fields are not considered.
     let fields = last_applied(below)
         .and_then(|last| apply(None, &last, writer(api_version), true, schema).ok())
         .map(|last| last["metadata"]["managedFields"].clone());
     set(&mut noted, "managedFields", fields.unwrap_or_default());
     let Ok(mut merged) = apply(Some(&noted), &top, writer(api_version), true, schema) else {
-        // It cannot be told how its lists belong together: a broken object, which is refused where it is read.
+        // It is unknown how its lists merge: an invalid object, which is refused when it is read.
         return merge::apply(below, &removed);
     };
     set(&mut merged, "managedFields", below["metadata"]["managedFields"].clone());
@@ -197,8 +196,8 @@ fn applied(below: &Value, mut top: Value) -> Value {
     merged
 }
 
-/// Whether the template of a workload lacks what every API server fills in: then it was reduced to what decisions read, or never
-/// was in a cluster, and what it does not say of other fields means nothing.
+/// Whether the template of a workload lacks what every API server fills in: then it was reduced to what decisions read, or was
+/// never in a cluster, and its missing fields mean nothing.
 fn is_reduced(object: &Value) -> bool {
     let template = object.pointer("/spec/template/spec");
     template.is_some_and(|template| template["dnsPolicy"].is_null())
@@ -215,7 +214,7 @@ fn last_applied(object: &Value) -> Option<Value> {
     serde_json::from_str(note).ok().filter(Value::is_object)
 }
 
-/// Sets a field of an object's metadata; null takes it away.
+/// Sets a field of an object's metadata; null removes it.
 fn set(object: &mut Value, field: &str, value: Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         if value.is_null() {
@@ -237,7 +236,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Takes away the fields that a manifest sets to null.
+/// Removes the fields that a manifest sets to null.
 fn remove_nulls(object: &mut Value, manifest: &Value) {
     let (Value::Object(fields), Value::Object(manifest)) = (object, manifest) else {
         return;

@@ -1,14 +1,14 @@
-//! The command as a plugin of kubectl.
+//! The command as a kubectl plugin.
 //!
-//! kubectl runs a program named `kubectl-berth` for `kubectl berth`. Under that name everything works as under its own;
-//! only the help calls it what the user typed.
+//! kubectl runs a program named `kubectl-berth` for `kubectl berth`. Under that name everything works the same; only
+//! the help shows what the user typed.
 
 use crate::cli::Cli;
 use clap::{Command, CommandFactory};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The command line, for a program that was started under this name.
+/// The command line of a program that was started under this name.
 #[must_use]
 pub fn command(program: Option<&OsStr>) -> Command {
     let stem = program.and_then(|program| Path::new(program).file_stem());
@@ -19,7 +19,7 @@ pub fn command(program: Option<&OsStr>) -> Command {
     }
 }
 
-/// Calls it `kubectl berth` in the examples too.
+/// Uses `kubectl berth` in the examples too.
 fn renamed(command: Command) -> Command {
     let examples = command.get_after_help().map(|text| {
         let text = text.to_string().replace("  berth ", "  kubectl berth ");

@@ -21,17 +21,17 @@ use clap::CommandFactory;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Done; for `explain`, the pod fits somewhere; for `simulate`, every pod has a node; for `plan`, there is one.
+/// Success. For `explain`: the pod fits somewhere. For `simulate`: every pod has a node. For `plan`: there is one.
 pub const EXIT_DONE: u8 = 0;
-/// For `explain`: the pod fits nowhere as things are. For `simulate`: some pod is pending. For `plan`: nothing fits, or some pod
-/// would be left. For `snapshot`: nodes or pods are missing.
+/// For `explain`: the pod currently fits nowhere. For `simulate`: some pod is pending. For `plan`: nothing fits, or some pod
+/// would not run. For `snapshot`: nodes or pods are missing.
 pub const EXIT_REFUSED: u8 = 1;
-/// Bad input or usage.
+/// Invalid input or usage.
 pub const EXIT_BAD_INPUT: u8 = 2;
-/// For `explain`: the pod fits, but something other than room keeps it waiting.
+/// For `explain`: the pod fits, but waits for a reason other than room.
 pub const EXIT_KEPT: u8 = 3;
 
-/// Runs a command and says on standard error what went wrong, if anything did.
+/// Runs a command and prints errors to standard error.
 #[must_use]
 pub fn run(cli: &Cli) -> ExitCode {
     match dispatch(cli) {
@@ -39,7 +39,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Err(error) if is_closed_pipe(&error) => EXIT_DONE.into(),
         Err(error) => {
             let style = anstyle::AnsiColor::Red.on_default().bold();
-            // If even this cannot be written, the exit status has to do.
+            // If even this cannot be written, the exit status must suffice.
             let _ = writeln!(
                 cli.color.stderr(),
                 "{style}error:{style:#} {}",
@@ -50,7 +50,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     }
 }
 
-/// An error with what caused it, each once: many errors name their cause in their own words.
+/// An error with its causes, without duplicates: many errors include their cause in their own message.
 fn sentence(error: &anyhow::Error) -> String {
     let mut sentence = String::new();
     for link in error.chain() {
@@ -65,7 +65,7 @@ fn sentence(error: &anyhow::Error) -> String {
     sentence
 }
 
-/// Whether the reader of the output has gone away, as `head` does when it has enough.
+/// Whether the reader of the output has closed it, as `head` does.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

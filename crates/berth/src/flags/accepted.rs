@@ -1,4 +1,4 @@
-//! Flags that are accepted and change nothing, each with the reason.
+//! Flags that are accepted without effect, each with the reason.
 
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 pub struct Flag {
     /// Its name, without dashes.
     pub name: &'static str,
-    /// Whether it can stand without a value.
+    /// Whether its value is optional.
     pub is_switch: bool,
     /// What is done instead.
     pub instead: &'static str,
@@ -26,7 +26,7 @@ impl Flag {
         }
     }
 
-    /// A flag that is true or false.
+    /// A boolean flag.
     #[must_use]
     pub const fn switch(name: &'static str, instead: &'static str) -> Self {
         Self {
@@ -64,7 +64,7 @@ pub fn flags<T: Table>() -> impl Iterator<Item = &'static Flag> {
     T::FLAGS.iter().copied().flatten()
 }
 
-/// Those flags of a table that a command line has.
+/// The flags of a table that are set on a command line.
 #[derive(Clone, Debug)]
 pub struct Accepted<T> {
     given: Vec<&'static Flag>,
@@ -72,7 +72,7 @@ pub struct Accepted<T> {
 }
 
 impl<T> Accepted<T> {
-    /// What to tell the user, a sentence for each.
+    /// Warnings for the user, one sentence each.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let given = self.given.iter();
         given.map(|flag| format!("--{} has no effect: {}", flag.name, flag.instead))
@@ -81,7 +81,7 @@ impl<T> Accepted<T> {
 
 impl<T: Table> FromArgMatches for Accepted<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        // An empty value is how charts leave a flag out.
+        // Charts omit a flag by setting an empty value.
         let is_given = |flag: &Flag| {
             let mut values = matches.get_many::<String>(flag.name).into_iter().flatten();
             values.any(|value| !value.is_empty())

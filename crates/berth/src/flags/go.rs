@@ -1,14 +1,14 @@
-//! Arguments as Go programs write them: `-v=5`, `--log_dir`, `--strict-topology=T`, `:8080`.
+//! Arguments in the format of Go programs: `-v=5`, `--log_dir`, `--strict-topology=T`, `:8080`.
 
 use clap::{Arg, Command};
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::path::Path;
 
-/// The socket that the external-provisioner asks without `--csi-address`.
+/// The default of `--csi-address` in the external-provisioner.
 const CSI_SOCKET: &str = "/run/csi/socket";
 
-/// A truth value as Go's `strconv.ParseBool` reads it.
+/// A boolean as parsed by Go's `strconv.ParseBool`.
 pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -17,7 +17,7 @@ pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// An address to listen on as Go's `net.Listen` takes it: without a host it is every address of the machine.
+/// A listen address as in Go's `net.Listen`: without a host it means every address of the machine.
 ///
 /// # Errors
 /// If it has no port, or its host has no address.
@@ -26,7 +26,7 @@ pub(crate) fn address(text: &str) -> anyhow::Result<SocketAddr> {
         let port = port
             .parse()
             .map_err(|_| anyhow::anyhow!("{text:?} is no address to listen on: expected a port, such as :8080"))?;
-        // A socket of IPv6 takes IPv4 as well, but there are machines without IPv6.
+        // An IPv6 socket accepts IPv4 as well, but there are machines without IPv6.
         let any = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
             Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
             Err(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -39,11 +39,11 @@ pub(crate) fn address(text: &str) -> anyhow::Result<SocketAddr> {
         .ok_or_else(|| anyhow::anyhow!("{text:?} is no address to listen on: expected HOST:PORT or :PORT"))
 }
 
-/// The components whose arguments may be written as Go programs write them.
+/// The components that accept arguments in the format of Go programs.
 const COMPONENTS: [&str; 3] = ["scheduler", "controller", "provisioner"];
 
-/// Arguments in the form of this command. A program that was started as `csi-provisioner` or `kube-scheduler` is the component
-/// of that name.
+/// Arguments in the format of this command. A program that was started as `csi-provisioner` or `kube-scheduler` is the
+/// component with that name.
 #[must_use]
 pub fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut given = arguments.into_iter();
@@ -56,7 +56,7 @@ pub fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString
             all.push("provisioner".into());
             all.push(format!("--csi-address={CSI_SOCKET}").into());
         }
-        // Beside kube-schedulers of other nodes only one may work.
+        // Next to kube-schedulers on other nodes, only one may work.
         Some("kube-scheduler") => {
             let usual = ["scheduler", "--usual-lease=kube-scheduler", "--secure-port=10259"];
             all.extend(usual.map(OsString::from));
@@ -75,12 +75,12 @@ pub fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString
     all
 }
 
-/// Where the name of a component stands.
+/// The position of the component name.
 fn component_at(arguments: &[OsString]) -> Option<usize> {
     let mut words = arguments.iter().enumerate().skip(1);
     while let Some((at, word)) = words.next() {
         match word.to_str()? {
-            // The one option of all commands that has a value of its own.
+            // The only global option with a value.
             "--color" => drop(words.next()),
             word if word.starts_with('-') => {}
             word => return COMPONENTS.contains(&word).then_some(at),
@@ -120,7 +120,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A flag with two dashes and none of the underscores that Go's flags may have; nothing if it is none of the component's.
+/// A flag with two dashes and without the underscores that Go's flags may have; `None` if the component does not have
+/// it.
 fn long(component: &Command, text: &str) -> Option<String> {
     let written = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
     let (name, value) = match written.split_once('=') {

@@ -1,4 +1,4 @@
-//! The flags of kube-scheduler that `berth scheduler` obeys besides its own, and those that it accepts.
+//! The flags of kube-scheduler that `berth scheduler` supports in addition to its own, and those that it accepts.
 
 use super::accepted::{Accepted, Flag, Table};
 use super::logging;

@@ -1,4 +1,4 @@
-//! Flags about logs, which every program of Kubernetes has.
+//! Logging flags, which every Kubernetes program has.
 
 use super::accepted::Flag;
 use tracing::Level;
@@ -6,7 +6,7 @@ use tracing::Level;
 const PLAIN: &str = "Berth logs plain lines to standard error";
 const WHOLE: &str = "one level holds for all of Berth: see --v";
 
-/// Flags about logs that have no effect: those of today, and those that programs from before Kubernetes 1.26 had.
+/// Logging flags without effect: current ones, and those of programs before Kubernetes 1.26.
 pub const FLAGS: &[Flag] = &[
     Flag::value("vmodule", WHOLE),
     Flag::value("logging-format", PLAIN),
@@ -28,10 +28,10 @@ pub const FLAGS: &[Flag] = &[
     Flag::switch("one-output", PLAIN),
 ];
 
-/// From this verbosity on, programs of Kubernetes log what helps to find mistakes.
+/// The verbosity from which Kubernetes programs log debug information.
 const DEBUG: u32 = 4;
 
-/// The level for a verbosity of Kubernetes.
+/// The log level for a verbosity of Kubernetes.
 pub(crate) fn level(verbose: bool, verbosity: Option<u32>) -> Level {
     if verbose || verbosity.is_some_and(|verbosity| verbosity >= DEBUG) {
         Level::DEBUG

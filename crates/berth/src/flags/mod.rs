@@ -1,8 +1,8 @@
-//! Command lines that were written for Kubernetes' own components.
+//! Command lines written for Kubernetes' own components.
 //!
-//! Whoever replaces kube-scheduler or the external-provisioner by Berth changes the image and nothing else. So their flags are
-//! flags here too: what means something is obeyed, and what does not is accepted with a warning ([`accepted`]). They are
-//! written as Go programs read them ([`go`]).
+//! To replace kube-scheduler or the external-provisioner with Berth, users only change the image. Their flags are therefore
+//! flags here too: those with a meaning are obeyed, the others are accepted with a warning ([`accepted`]). They use the syntax
+//! of Go programs ([`go`]).
 
 pub mod accepted;
 pub mod go;

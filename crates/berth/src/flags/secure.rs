@@ -1,4 +1,4 @@
-//! How a scheduler is read over TLS, with the flags of kube-scheduler.
+//! Serves a scheduler over TLS, with the flags of kube-scheduler.
 
 use anyhow::Context as _;
 use berth_apiserver::Tls;
@@ -36,7 +36,7 @@ impl SecureArgs {
     /// What to serve over TLS, if anything.
     ///
     /// # Errors
-    /// If the certificate cannot be read or made.
+    /// If the certificate cannot be read or generated.
     pub(crate) fn options(&self) -> anyhow::Result<Option<SecureOptions>> {
         if self.secure_port == 0 {
             return Ok(None);

@@ -1,27 +1,27 @@
-//! Fields that Kubernetes does not have. A misspelt `nodeSelector` selects nothing, and says nothing either: an API server
-//! warns of it, and so must a reader of files without one.
+//! Finds fields that Kubernetes does not have. A misspelt `nodeSelector` silently selects nothing: an API server warns
+//! about it, and so must a reader of files.
 //!
-//! Objects with a uid have been through an API server, maybe a newer one with more fields, and are left alone.
+//! Objects with a UID have been through an API server, possibly a newer one with more fields, and are left alone.
 
 use super::place::Place;
 use berth_apiserver::schema::{Schema, builtin_definitions, unknown_fields};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How many fields are told of. Past that, the reader needs to see the pattern, not the rest.
+/// Maximum number of fields reported. Beyond that, the reader needs the pattern, not the rest.
 const WARNINGS_MAX: usize = 10;
 
-/// How alike names must be for one to be meant by the other, from 0 to 1.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const NEAR_ENOUGH: f64 = 0.85;
 
-/// A name that Berth reads besides: what the binding mode of a class was called before it was part of Kubernetes.
+/// An additional name that Berth reads: the binding mode of a class before it was part of Kubernetes.
 const ALSO_READ: [(&str, &str); 1] = [("StorageClass", "bindingMode")];
 
-/// The fields that were found, by kind and path; the same mistake in many objects is reported once.
+/// The unknown fields, by kind and path; the same mistake in many objects is reported once.
 #[derive(Debug, Default)]
 pub(super) struct UnknownFields {
     found: BTreeMap<(String, String), Found>,
-    /// In which order they were found first.
+    /// The order in which they were first found.
     order: Vec<(String, String)>,
 }
 
@@ -32,7 +32,7 @@ struct Found {
 }
 
 impl UnknownFields {
-    /// Looks at an object that came from a file.
+    /// Checks an object from a file.
     pub(super) fn look(&mut self, place: &Place, object: &Value) {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if !text("/metadata/uid").is_empty() {
@@ -63,7 +63,7 @@ impl UnknownFields {
         }
     }
 
-    /// What to tell, a line for each field.
+    /// The warnings, one line per field.
     pub(super) fn warnings(&self) -> Vec<String> {
         let line = |key: &(String, String)| {
             let found = self.found.get(key)?;
@@ -120,7 +120,7 @@ fn meant(group: &str, version: &str, kind: &str, path: &str) -> Option<String> {
     (nearest.0 >= NEAR_ENOUGH).then(|| format!("; did you mean `{}`?", nearest.1))
 }
 
-/// A definition, or the one that it refers to.
+/// A definition, following a reference.
 fn resolved(definition: &Value) -> Option<&Value> {
     let reference = definition["$ref"]
         .as_str()

@@ -1,11 +1,11 @@
 //! Kinds that are missing from the input because they could not be read from the cluster.
 
-/// What could not be read, each a line: the plural of a kind, a colon and why; or a remark of another form.
+/// What could not be read, one line each: the plural of a kind, a colon and the reason; or a remark of another form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps(Vec<String>);
 
 impl Gaps {
-    /// Takes note of a gap, once.
+    /// Records a gap, once.
     pub fn add(&mut self, gap: impl Into<String>) {
         let gap = gap.into();
         if !self.0.contains(&gap) {
@@ -13,18 +13,18 @@ impl Gaps {
         }
     }
 
-    /// The gaps, each a line.
+    /// The gaps, one line each.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Why there are none of a kind, or not all of them, if that is so.
+    /// Why a kind is missing or incomplete, if it is.
     #[must_use]
     pub fn why(&self, plural: &str) -> Option<&str> {
         self.iter().find_map(|gap| gap.strip_prefix(plural)?.strip_prefix(": "))
     }
 
-    /// The gaps for a person, those for the same reason in one line.
+    /// The gaps as text, grouped by reason.
     #[must_use]
     pub fn told(&self) -> Vec<String> {
         let mut told: Vec<(&str, Vec<&str>)> = Vec::new();

@@ -1,26 +1,27 @@
-//! The comments at the top of a snapshot: when it was taken, and what is missing. Other programs read the file all the same.
+//! The comments at the top of a snapshot: when it was taken, and what is missing. Other programs can read the file
+//! anyway.
 
 use jiff::Timestamp;
 use std::fmt::{self, Write};
 
-/// How the first line of a snapshot begins.
+/// The start of the first line of a snapshot.
 const SNAPSHOT: &str = "# A cluster as `berth snapshot` ";
-/// How the line begins that says when it was taken.
+/// The start of the line with the time.
 const TAKEN_AT: &str = "# Taken at: ";
-/// How a line that names a gap begins.
+/// The start of a line about a gap.
 const GAP: &str = "# Missing: ";
 
-/// What the top of a snapshot says.
+/// The head of a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head<'t> {
-    /// When the cluster was like this.
+    /// The time of the cluster state.
     pub(crate) taken_at: Option<Timestamp>,
-    /// What could not be read, each a line.
+    /// What could not be read, one line each.
     pub(crate) gaps: Vec<&'t str>,
 }
 
 impl<'t> Head<'t> {
-    /// The head of a text. That of anything but a snapshot is empty.
+    /// The head of a text. It is empty for anything but a snapshot.
     pub(crate) fn of(text: &'t str) -> Self {
         let mut head = Self::default();
         if !text.starts_with(SNAPSHOT) {
@@ -35,7 +36,7 @@ impl<'t> Head<'t> {
         head
     }
 
-    /// The first line, and when it was taken.
+    /// Writes the first line and the time.
     pub(crate) fn begin(taken_at: Option<Timestamp>, out: &mut String) -> fmt::Result {
         writeln!(out, "{SNAPSHOT}{} saw it.", env!("CARGO_PKG_VERSION"))?;
         match taken_at {
@@ -44,7 +45,7 @@ impl<'t> Head<'t> {
         }
     }
 
-    /// A line for what is missing.
+    /// Writes a line about a gap.
     pub(crate) fn gap(gap: &str, out: &mut String) -> fmt::Result {
         writeln!(out, "{GAP}{}", gap.replace('\n', " "))
     }

@@ -1,8 +1,7 @@
 //! JSON documents as values.
 //!
-//! The text is split into documents and the items of Lists without copying (`RawValue` borrows from it), and
-//! each item becomes a value only when its turn comes: a List of a million volumes is never held as values
-//! all at once.
+//! The text is split into documents and List items without copying (`RawValue` borrows from it), and each item becomes
+//! a value only when it is processed: a List of a million volumes is never in memory as values all at once.
 
 use super::gather::Gather;
 use super::place::{Place, Problem};
@@ -15,7 +14,7 @@ use std::sync::Arc;
 /// Splits a text into its JSON documents.
 ///
 /// # Errors
-/// If it is not JSON throughout: the number of good documents before the fault, and the fault.
+/// If it is not valid JSON: the number of valid documents before the error, and the error.
 pub(super) fn split(text: &str) -> Result<Vec<&RawValue>, (usize, serde_json::Error)> {
     let mut documents = Vec::new();
     for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
@@ -37,7 +36,7 @@ pub(super) fn syntax_problem(file: &Arc<str>, good_documents: usize, error: &ser
     }
 }
 
-/// Reads the documents of a text, and hands their objects to `gather`.
+/// Reads the documents of a text, and passes their objects to `gather`.
 pub(super) fn read(file: &Arc<str>, text: &str, documents: &[&RawValue], gather: &mut Gather<'_>) {
     let mut lines = Lines::new(text);
     for (number, document) in (1..).zip(documents) {
@@ -70,7 +69,7 @@ pub(super) fn read(file: &Arc<str>, text: &str, documents: &[&RawValue], gather:
     }
 }
 
-/// A position in the text: line and column, counted from 1.
+/// A position in the text: line and column, starting at 1.
 #[derive(Clone, Copy)]
 struct Position {
     line: usize,
@@ -78,7 +77,7 @@ struct Position {
 }
 
 impl Position {
-    /// The problem of an error whose own position counts from here.
+    /// The problem for an error whose position is relative to this one.
     fn problem(self, place: Place, error: &serde_json::Error) -> Problem {
         let column = if error.line() == 1 {
             self.column + error.column().saturating_sub(1)
@@ -94,7 +93,7 @@ impl Position {
     }
 }
 
-/// The words of an error without the position in the piece that was being read.
+/// The message of an error without its relative position.
 fn without_position(error: &serde_json::Error) -> String {
     let words = error.to_string();
     match words.rfind(" at line ") {
@@ -103,7 +102,7 @@ fn without_position(error: &serde_json::Error) -> String {
     }
 }
 
-/// Finds the lines of pieces of a text, if asked in their order.
+/// Finds the lines of parts of a text, which must be queried in order.
 struct Lines<'t> {
     text: &'t str,
     offset: usize,
@@ -134,7 +133,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// A document that is a map: its fields, with the items of a List set apart.
+/// A document that is a map: its fields, with the items of a List separated.
 struct TopLevel<'t> {
     fields: Map<String, Value>,
     items: Option<Vec<&'t RawValue>>,
@@ -182,7 +181,7 @@ fn twice<E: de::Error>(key: &str) -> E {
     E::custom(format_args!("the key {key:?} appears twice; keep one"))
 }
 
-/// A value in which no key is there twice.
+/// A value without duplicate keys.
 pub(crate) struct Strict(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Strict {

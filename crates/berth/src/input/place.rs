@@ -1,24 +1,24 @@
-//! Where an object came from, and what can be wrong with it there.
+//! The location of an object in the input, and possible problems.
 
 use berth_core::api::DecodeError;
 use std::fmt;
 use std::sync::Arc;
 
-/// The place of an object in what was read: file, document and, in a List, item.
+/// The location of an object in the input: file, document and, in a List, item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file as the user named it; `standard input` for `-`.
+    /// The file as specified by the user; `standard input` for `-`.
     pub file: Arc<str>,
-    /// The document in the file, counted from 1, empty ones included.
+    /// The document in the file, starting at 1, including empty ones.
     pub document: usize,
-    /// The line on which it begins, counted from 1.
+    /// Its first line, starting at 1.
     pub line: usize,
-    /// The item in a List, counted from 1, and the item in that item if Lists are nested.
+    /// The item in a List, starting at 1, and the item in that item if Lists are nested.
     pub items: Vec<usize>,
 }
 
 impl Place {
-    /// The place of a document.
+    /// The location of a document.
     #[must_use]
     pub fn document(file: &Arc<str>, document: usize, line: usize) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    /// The place of an item of the List at this place.
+    /// The location of an item of the List at this location.
     #[must_use]
     pub fn item(&self, item: usize, line: usize) -> Self {
         let mut place = self.clone();
@@ -52,7 +52,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with the input.
+/// One problem in the input.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// A file or directory cannot be read.
@@ -60,11 +60,11 @@ pub enum Problem {
     Unreadable {
         /// The file or directory.
         file: Arc<str>,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: std::io::Error,
     },
-    /// A directory holds no file that could hold objects.
+    /// A directory contains no file of a supported type.
     #[error("{file}: the directory holds no .yaml, .yml or .json file; name the file itself if it ends otherwise")]
     EmptyDirectory {
         /// The directory.
@@ -75,7 +75,7 @@ pub enum Problem {
     NotText {
         /// The file.
         file: Arc<str>,
-        /// The line of the first byte that is not text.
+        /// The line of the first invalid byte.
         line: usize,
     },
     /// A document is not YAML or JSON.
@@ -83,47 +83,47 @@ pub enum Problem {
     Syntax {
         /// The document.
         place: Place,
-        /// The line of the fault.
+        /// The line of the error.
         line: usize,
-        /// The column of the fault.
+        /// The column of the error.
         column: usize,
         /// What is wrong, what was expected.
         problem: String,
     },
-    /// A document or item is no object, or one of its fields is broken.
+    /// A document or item is not an object, or one of its fields is invalid.
     #[error("{place}: {error}{hint}")]
     Object {
-        /// The object's place.
+        /// The object's location.
         place: Place,
         /// What is wrong.
         #[source]
         error: DecodeError,
-        /// What to do, if it is not plain from the error.
+        /// What to do, if it is not obvious from the error.
         hint: &'static str,
     },
-    /// A workload that makes pods is broken.
+    /// A workload that creates pods is invalid.
     #[error("{place}: {kind} {name:?}: {field}: {problem}{hint}")]
     Workload {
-        /// The workload's place.
+        /// The workload's location.
         place: Place,
         /// Its kind.
         kind: String,
-        /// Its name, with its namespace if it says one.
+        /// Its name, with its namespace if set.
         name: String,
         /// The path of the field.
         field: String,
         /// What is wrong with it.
         problem: String,
-        /// What to do, if it is not plain from the problem.
+        /// What to do, if it is not obvious from the problem.
         hint: &'static str,
     },
-    /// A list's items say neither what they are nor can it be told from the list.
+    /// The items of a list have no kind, and it cannot be derived from the list.
     #[error(
         "{place}: expected `apiVersion` and `kind`: the list is of kind {list:?}, from which they cannot be told; \
          write them into each item"
     )]
     UntypedItem {
-        /// The item's place.
+        /// The item's location.
         place: Place,
         /// The kind of the list; empty if it has none.
         list: String,
@@ -138,23 +138,23 @@ pub enum Problem {
         kind: String,
         /// Its name, with its namespace if it has one.
         name: String,
-        /// Where it is.
+        /// The first location.
         first: Place,
-        /// Where it is again.
+        /// The second location.
         second: Place,
     },
 }
 
-/// Why the input cannot be used. Holds at least one problem.
+/// Why the input is invalid. Contains at least one problem.
 #[derive(Debug)]
 pub struct ReadError {
     pub(super) problems: Vec<Problem>,
-    /// How many more there were that are not listed.
+    /// Number of further problems that are not listed.
     pub(super) more: usize,
 }
 
 impl ReadError {
-    /// The problems, in the order of the input. The list is cut after a few.
+    /// The problems, in input order. The list is truncated.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

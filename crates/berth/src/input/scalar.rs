@@ -1,12 +1,12 @@
-//! What an unquoted YAML scalar means, as kubectl takes it.
+//! The meaning of an unquoted YAML scalar, as in kubectl.
 //!
-//! kubectl reads YAML 1.1 with the habits of its library: `yes`, `on` and `y` are booleans, `0777` is
-//! octal, `1_000` is a number, and a date stays text. A manifest that kubectl refuses because a label
-//! says `on` must be refused here too, and a quantity such as `1e3` must be read as the same amount.
+//! kubectl reads YAML 1.1 with the conventions of its library: `yes`, `on` and `y` are booleans, `0777` is octal,
+//! `1_000` is a number, and a date stays text. A manifest that kubectl refuses because a label is `on` must be refused
+//! here too, and a quantity such as `1e3` must be the same amount.
 
 use serde_json::{Number, Value};
 
-/// The meaning of a plain scalar. `None` for a number that JSON cannot hold: infinity or not-a-number.
+/// The meaning of a plain scalar. `None` for a number that JSON cannot represent: infinity or not-a-number.
 pub(super) fn plain(text: &str) -> Option<Value> {
     Some(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -30,7 +30,7 @@ fn begins_as_number(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '+' | '-' | '.'))
 }
 
-/// `Some(None)` if the text is no number, `None` if it is one that JSON cannot hold.
+/// `Some(None)` if the text is not a number, `None` if it is one that JSON cannot represent.
 fn number(text: &str) -> Option<Option<Number>> {
     let digits: std::borrow::Cow<'_, str> = if text.contains('_') && !text.starts_with('.') {
         text.replace('_', "").into()

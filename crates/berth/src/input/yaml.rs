@@ -1,13 +1,12 @@
 //! YAML documents as JSON values.
 //!
-//! The values are built here from the events of `granit-parser`, not by a serde YAML crate, because the
-//! reader has to decide four things itself: what a plain scalar means (kubectl's YAML 1.1, see
-//! [`scalar`](super::scalar)), that a repeated key is an error, how far aliases may unfold, and that the
-//! items of a long List are handed on one by one with their line numbers. `granit-parser` is the parser under
-//! `serde-saphyr`: maintained and fuzzed, without unsafe code, it bounds nesting, and it keeps byte and line
-//! positions. Of the serde crates, `serde_yaml` and `serde_yml` are given up, `serde_norway` and
-//! `serde_yaml_ng` wrap a translated C library, and `serde-saphyr` took three times as long on a file of
-//! sixty thousand volumes.
+//! The values are built here from the events of `granit-parser`, not by a serde YAML crate, because the reader has to
+//! control four things: the meaning of a plain scalar (kubectl's YAML 1.1, see [`scalar`](super::scalar)), that a
+//! duplicate key is an error, how far aliases may expand, and that the items of a long List are delivered one by one
+//! with their line numbers. `granit-parser` is the parser under `serde-saphyr`: maintained and fuzzed, without unsafe
+//! code, it bounds nesting, and it keeps byte and line positions. Of the serde crates, `serde_yaml` and `serde_yml` are
+//! unmaintained, `serde_norway` and `serde_yaml_ng` wrap a translated C library, and `serde-saphyr` took three times as
+//! long on a file of sixty thousand volumes.
 
 use super::gather::Gather;
 use super::place::{Place, Problem};
@@ -18,11 +17,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many values the aliases of one document may unfold to. A manifest uses aliases to say a label
+/// Maximum number of values that the aliases of one document may expand to. A manifest uses aliases to repeat a label
 /// set or a pod template a few times, some thousand values at most; "a billion laughs" needs millions.
 const ALIASED_VALUES_MAX: usize = 200_000;
 
-/// What ends the reading of a document.
+/// An error that ends the reading of a document.
 struct Fault {
     line: usize,
     column: usize,
@@ -48,7 +47,7 @@ impl From<ScanError> for Fault {
     }
 }
 
-/// Reads all documents of a text and hands their objects to `gather`.
+/// Reads all documents of a text and passes their objects to `gather`.
 pub(super) fn read(file: &Arc<str>, text: &str, gather: &mut Gather<'_>) {
     let mut composer = Composer::new(text);
     let mut document = 0;
@@ -123,7 +122,7 @@ struct Composer<'t> {
 
 impl<'t> Composer<'t> {
     fn new(text: &'t str) -> Self {
-        // Comments come as events if another crate of the program wants the parser to be able to.
+        // Comments are delivered as events if another crate enables that feature of the parser.
         let mut options = Options::default();
         options.set_emit_comments(false);
         Self {
@@ -137,7 +136,7 @@ impl<'t> Composer<'t> {
         self.parser.next_event().transpose().map_err(Fault::from)
     }
 
-    /// The next event inside a document, where the text cannot simply end.
+    /// The next event inside a document, where the text cannot end.
     fn expect(&mut self) -> Result<(Event<'t>, Span), Fault> {
         self.next()?.ok_or_else(|| Fault {
             line: 1,
@@ -146,7 +145,7 @@ impl<'t> Composer<'t> {
         })
     }
 
-    /// Goes to the start of the next document.
+    /// Advances to the start of the next document.
     fn next_document(&mut self) -> Result<Option<Marker>, Fault> {
         while let Some((event, span)) = self.next()? {
             match event {
@@ -169,8 +168,8 @@ impl<'t> Composer<'t> {
         }
     }
 
-    /// Reads one document. A top-level map is taken key by key, so that the items of a List need not
-    /// be held all at once.
+    /// Reads one document. A top-level map is read key by key, so that the items of a List need not be in memory all at
+    /// once.
     fn document(&mut self, place: &Place, gather: &mut Gather<'_>) -> Result<(), Fault> {
         let (event, span) = self.expect()?;
         let Event::MappingStart(_, anchor, _) = event else {
@@ -229,8 +228,7 @@ impl<'t> Composer<'t> {
         self.node(event, span)
     }
 
-    /// The value that begins with `event`. The depth of the recursion is bounded by the parser's
-    /// limits on nesting.
+    /// The value that starts with `event`. The parser's nesting limit bounds the recursion.
     fn node(&mut self, event: Event<'t>, span: Span) -> Result<Value, Fault> {
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => (scalar_value(text, style, tag.as_deref(), span)?, anchor),
@@ -359,7 +357,7 @@ fn scalar_value(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, span:
 
 enum Key {
     Name(String),
-    /// `<<`: the entries of another map, where this one has none of that name.
+    /// `<<`: the entries of another map, unless this one has the key.
     Merge,
 }
 

@@ -10,27 +10,27 @@ use berth_core::quantity::Bytes;
 use berth_plan::{AddAnswer, Cost, Need, Oracle, Waiting, What, add};
 use serde::Serialize;
 
-/// What to add, for scripts.
+/// What to add, as data.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
-    /// How many pods do not run as things are, those included that nobody has made yet.
+    /// Number of pods that currently do not run, including those that do not exist yet.
     pub(super) not_running: usize,
-    /// The pods that wait as things are.
+    /// The pods that currently wait.
     pub(super) pending: Vec<Waiting>,
     /// What to add; absent if nothing helps, or nothing is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) addition: Option<AdditionAnswer>,
-    /// What any addition of nodes needs at least that helps as many pods.
+    /// The minimum of any addition of nodes that helps as many pods.
     pub(super) at_least: AtLeast,
     /// The pods that wait with the addition, or whatever is added.
     pub(super) left: Vec<Waiting>,
     /// Why the first of them waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) why_left: Option<Blame>,
-    /// How many simulations were played.
+    /// Number of simulations.
     pub(super) simulations: usize,
-    /// Whether the time was up.
+    /// Whether time ran out.
     pub(super) time_up: bool,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct Answer {
 pub(super) struct AdditionAnswer {
     /// Its items.
     pub(super) items: Vec<ItemLine>,
-    /// What they cost.
+    /// Their cost.
     pub(super) cost: Cost,
-    /// Whether without any one of them some pod waits.
+    /// Whether every item is needed.
     pub(super) is_minimal: bool,
-    /// Whether no cheaper nodes suffice.
+    /// Whether no cheaper nodes are sufficient.
     pub(super) is_optimal: bool,
-    /// Why it does not suffice without its dearest item.
+    /// Why it is not sufficient without its most expensive item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) one_less: Option<Blame>,
 }
@@ -58,7 +58,7 @@ pub(super) struct AtLeast {
     pub(super) cost: Cost,
     /// Of the number of nodes.
     pub(super) nodes: usize,
-    /// Why so many nodes.
+    /// Why this many nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) because: Option<Need>,
 }
@@ -105,7 +105,7 @@ pub(super) fn answer(found: &AddAnswer, simulations: usize, given: &Given) -> An
     }
 }
 
-/// The answer for people: what to add first, then how good that is, then the items.
+/// The answer as text: first what to add, then how good that is, then the items.
 pub(super) fn render(answer: &Answer, width: usize) -> String {
     let mut out = String::new();
     let pods = words::count(answer.not_running, "pod", "pods");
@@ -150,7 +150,7 @@ pub(super) fn render(answer: &Answer, width: usize) -> String {
     out
 }
 
-/// How good an addition is, in one sentence or two.
+/// How good an addition is, in one or two sentences.
 fn how_good(answer: &Answer, addition: &AdditionAnswer) -> String {
     let cost = format!("It costs {}.", addition.cost);
     let of_nodes = addition.items.iter().all(ItemLine::is_node);
@@ -175,7 +175,7 @@ fn how_good(answer: &Answer, addition: &AdditionAnswer) -> String {
     format!("{cost} {bound}{minimal}{time}")
 }
 
-/// Why so many nodes are needed.
+/// Why this many nodes are needed.
 fn because(need: &Need) -> String {
     let bytes = |bytes: i64| Bytes(bytes).to_string();
     let (needed, free) = (need.needed, need.free);

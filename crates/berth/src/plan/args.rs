@@ -26,7 +26,7 @@ pub enum PlanOutput {
 }
 
 impl PlanOutput {
-    /// Refuses what only additions have.
+    /// Refuses options that apply only to additions.
     pub(super) fn must_be_plain(self) -> Result<(), PlanError> {
         match self {
             Self::Table | Self::Json => Ok(()),
@@ -36,7 +36,7 @@ impl PlanOutput {
     }
 }
 
-/// The most nodes that are lost at once: with more, there are too many ways to try.
+/// Maximum number of nodes lost at once: with more, there are too many combinations to try.
 const LOST_AT_ONCE: usize = 3;
 
 fn survive(text: &str) -> Result<Survive, String> {

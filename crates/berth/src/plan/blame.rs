@@ -1,4 +1,5 @@
-//! Why a pod of a simulation has no node, as data: what each node refuses it for, where its claims stand, and what would help.
+//! Why a pod of a simulation has no node, as data: why each node refuses it, the state of its claims, and what would
+//! help.
 
 use crate::explain::cause::Cause;
 use crate::explain::explain_pod;
@@ -17,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Blame {
     /// `namespace/name`.
     pub pod: String,
-    /// Why, in kube-scheduler's form.
+    /// The reason, in kube-scheduler's format.
     pub message: String,
-    /// What nodes refuse it for; a node stands with every reason it has.
+    /// Why nodes refuse it; a node is listed with each of its reasons.
     pub refused: Vec<RefusedNodes>,
     /// Its claims.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -32,24 +33,24 @@ pub(super) struct Blame {
 /// Nodes that refuse a pod for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct RefusedNodes {
-    /// The plugin, as kube-scheduler names it.
+    /// The plugin, as named in kube-scheduler.
     pub plugin: String,
     /// The stable code of the reason.
     pub code: String,
-    /// The reason in kube-scheduler's words, with what they leave out.
+    /// The reason as worded by kube-scheduler, with the missing details.
     pub reason: String,
     /// The nodes, by name.
     pub nodes: Vec<String>,
 }
 
-/// Where a claim of the pod stands.
+/// The state of a claim of the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct BlamedClaim {
     /// Its name.
     pub claim: String,
-    /// The stable code of where it stands.
+    /// The stable code of its state.
     pub code: Cause,
-    /// In words.
+    /// As text.
     pub summary: String,
 }
 
@@ -96,7 +97,7 @@ fn blamed_claim(claim: &ClaimReport) -> BlamedClaim {
     }
 }
 
-/// The refusals of a report by reason, those of most nodes first.
+/// The refusals of a report by reason, most nodes first.
 fn refused(report: &Report) -> Vec<RefusedNodes> {
     let mut by_reason: BTreeMap<(&str, &str, String), Vec<String>> = BTreeMap::new();
     for node in &report.nodes {

@@ -1,4 +1,4 @@
-//! Reads `--candidates`: what can be bought, and at which price.
+//! Reads `--candidates`: what can be bought, with prices.
 //!
 //! ```yaml
 //! apiVersion: berth.dev/v1alpha1

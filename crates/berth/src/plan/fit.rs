@@ -1,4 +1,4 @@
-//! `--fit`: how many replicas more fit, and what stops the next one.
+//! `--fit`: how many more replicas fit, and what prevents the next one.
 
 use super::blame::{self, Blame};
 use super::read::{Given, PlanError};
@@ -8,13 +8,13 @@ use berth_plan::{Fit, Oracle, Subject, fit};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How many replicas more fit, for scripts.
+/// How many more replicas fit, as data.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FitAnswer {
-    /// What there is to be more of, as `Kind namespace/name`.
+    /// What is replicated, as `Kind namespace/name`.
     pub subject: String,
-    /// How many replicas it has now.
+    /// The current number of replicas.
     pub replicas: usize,
     /// How many more fit.
     pub fits: usize,
@@ -25,9 +25,9 @@ pub(super) struct FitAnswer {
     pub next: Option<Blame>,
     /// The new pods by node.
     pub nodes: BTreeMap<String, usize>,
-    /// How many simulations were played.
+    /// Number of simulations.
     pub simulations: usize,
-    /// Whether the time was up.
+    /// Whether time ran out.
     pub time_up: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn answer(args: &PlanArgs, given: &Given, subject: &Subject) -> Resul
     })
 }
 
-/// How many pods each node has more than before.
+/// Number of additional pods by node.
 fn new_pods(found: &Fit) -> BTreeMap<String, usize> {
     let Some(with_all) = &found.with_all else {
         return BTreeMap::new();
@@ -65,7 +65,7 @@ fn new_pods(found: &Fit) -> BTreeMap<String, usize> {
     more.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The answer for people: the number first, then what stops the next one.
+/// The answer as text: first the number, then what prevents the next one.
 pub(super) fn render(answer: &FitAnswer, width: usize) -> String {
     let mut out = String::new();
     let most = if answer.exact { "" } else { "At least " };

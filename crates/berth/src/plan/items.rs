@@ -1,4 +1,4 @@
-//! The items of a plan, as data, as a sentence, as a table and as manifests.
+//! The items of a plan: as data, as a sentence, as a table and as manifests.
 
 use super::words;
 use crate::simulate::table::columns::{Column, Columns};
@@ -9,16 +9,16 @@ use berth_plan::{Added, Cost, Item};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An item, for scripts.
+/// An item, as data.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ItemLine {
     /// What it is.
     #[serde(flatten)]
     added: Added,
-    /// What it costs.
+    /// Its cost.
     cost: Cost,
-    /// The local disks that a node comes with: class and size.
+    /// The local disks of an added node: class and size.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     disks: Vec<DiskLine>,
 }
@@ -169,7 +169,7 @@ pub(super) fn table(out: &mut String, items: &[ItemLine], width: usize) {
     table.render(out, width);
 }
 
-/// The objects of items as manifests, to lay over the cluster.
+/// The objects of items as manifests, to apply on top of the cluster.
 pub(super) fn manifests(items: &[Item]) -> anyhow::Result<String> {
     let mut out = String::new();
     for object in items.iter().flat_map(|item| &item.objects) {

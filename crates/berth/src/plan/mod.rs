@@ -1,4 +1,4 @@
-//! `berth plan`: reads a cluster, has [`berth_plan`] search on simulations of it, and prints the answer.
+//! `berth plan`: reads a cluster, lets [`berth_plan`] search on simulations of it, and prints the answer.
 
 mod add;
 mod args;
@@ -26,7 +26,7 @@ use std::io::{self, Write};
 /// Answers the question of the arguments.
 ///
 /// # Errors
-/// If the input, the configuration or the arguments are broken.
+/// If the input, the configuration or the arguments are invalid.
 pub fn plan(args: &PlanArgs, color: Color) -> anyhow::Result<u8> {
     let given = read::read(args, &mut io::stdin().lock(), &mut ProgressLine::new())?;
     for line in given.told() {
@@ -96,7 +96,7 @@ fn plan_shrinking(args: &PlanArgs, given: &Given, color: Color) -> anyhow::Resul
     Ok(!found.removed.is_empty())
 }
 
-/// The report of a simulation of the cluster with the addition, with what that changes.
+/// The report of a simulation of the cluster with the addition, including what changes.
 fn page(args: &PlanArgs, given: &Given, found: &AddAnswer) -> String {
     let after = found
         .addition

@@ -1,4 +1,4 @@
-//! Reads what a plan is made for: the cluster, and what is to be added to it.
+//! Reads the input of a plan: the cluster, and what can be added to it.
 
 use super::{PlanArgs, candidates};
 use crate::cluster::{ClusterError, WORKLOADS};
@@ -21,13 +21,13 @@ use std::sync::Arc;
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// What was given cannot be used.
+    /// The input is invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// What there is to be more of is not clear.
+    /// It is unclear what to replicate.
     #[error("--fit {given}: {why}")]
     Subject {
-        /// What was given.
+        /// The argument.
         given: String,
         /// What is wrong with it.
         why: SubjectError,
@@ -35,7 +35,7 @@ pub enum PlanError {
     /// The list of candidates cannot be read.
     #[error(transparent)]
     CandidatesFile(#[from] ScenarioError),
-    /// The list of candidates is broken.
+    /// The list of candidates is invalid.
     #[error("{file}: {field}: {problem}")]
     Candidates {
         /// The file.
@@ -45,13 +45,13 @@ pub enum PlanError {
         /// What was found and what was expected.
         problem: String,
     },
-    /// There is no such output for the question.
+    /// The question does not support this output.
     #[error("-o {0} is there for additions only; take table or json")]
     Output(&'static str),
     /// An object cannot be created.
     #[error(transparent)]
     Refused(#[from] berth_core::effect::Refusal),
-    /// Something cannot be done to the cluster.
+    /// An action on the cluster cannot be performed.
     #[error(transparent)]
     Impossible(Box<PerformError>),
     /// Not even one simulation ended in time.
@@ -69,15 +69,15 @@ impl From<Halt> for PlanError {
     }
 }
 
-/// What a plan is made for.
+/// The input of a plan.
 pub(super) struct Given {
     /// The objects of the cluster.
     pub(super) objects: Vec<Value>,
-    /// How simulations of it are set up.
+    /// The options of its simulations.
     pub(super) options: Options,
-    /// What there is to be more of.
+    /// What to replicate.
     pub(super) subject: Option<Subject>,
-    /// What was read.
+    /// A summary of the input.
     pub(super) summary: Summary,
 }
 
@@ -95,7 +95,7 @@ impl Given {
         })
     }
 
-    /// What the reader should know of the input, each a line.
+    /// Remarks about the input, one line each.
     pub(super) fn told(&self) -> Vec<String> {
         let remark = self.summary.to_string();
         let remark = (!remark.is_empty()).then_some(remark);
@@ -108,7 +108,7 @@ impl Given {
     }
 }
 
-/// Reads everything that the arguments name.
+/// Reads everything that the arguments specify.
 pub(super) fn read(
     args: &PlanArgs,
     standard_input: &mut dyn Read,
@@ -164,7 +164,7 @@ pub(super) fn read(
     })
 }
 
-/// The workload that is meant by `KIND/NAME`. A file of that name is a file.
+/// The workload specified as `KIND/NAME`. An existing file of that name takes precedence.
 fn workload(given: &OsStr, namespace: &str) -> Option<ObjectKey> {
     let (kind, name) = given.to_str()?.split_once('/')?;
     if name.is_empty() || name.contains('/') || Path::new(given).exists() {

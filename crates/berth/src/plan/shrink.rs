@@ -1,4 +1,4 @@
-//! `--shrink`: which nodes can go, and in which order.
+//! `--shrink`: which nodes can be removed, and in which order.
 
 use super::read::{Given, PlanError};
 use super::watch::Deadline;
@@ -8,26 +8,26 @@ use crate::simulate::table::{indented, title};
 use berth_plan::{Cost, Kept, Oracle, Removed, Shrunk, Why, shrink};
 use serde::Serialize;
 
-/// How many nodes that stay are told.
+/// Maximum number of kept nodes listed.
 const KEPT_TOLD: usize = 20;
 
-/// What can be taken away, for scripts.
+/// What can be removed, as data.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
-    /// The nodes that can go, in the order in which they can be drained.
+    /// The nodes that can be removed, in the order in which they can be drained.
     removed: &'a [Removed],
-    /// What they cost.
+    /// Their total cost.
     saved: Cost,
-    /// What all nodes cost.
+    /// The total cost of all nodes.
     cost: Cost,
-    /// No more than this can be saved.
+    /// The maximum possible savings.
     at_most: Cost,
-    /// The nodes that stay, and why.
+    /// The nodes that are kept, and why.
     kept: &'a [Kept],
-    /// How many simulations were played.
+    /// Number of simulations.
     simulations: usize,
-    /// Whether the time was up.
+    /// Whether time ran out.
     time_up: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn answer(found: &Shrunk, simulations: usize) -> Answer<'_> {
     }
 }
 
-/// The answer for people.
+/// The answer as text.
 pub(super) fn render(answer: &Answer<'_>, width: usize) -> String {
     let mut out = String::new();
     let names: Vec<&str> = answer.removed.iter().map(|removed| &*removed.node).collect();

@@ -1,4 +1,4 @@
-//! `--survive`: what would be left if nodes were lost, and what to add so that nothing is.
+//! `--survive`: which pods would not run if nodes were lost, and what to add so that all do.
 
 use super::blame::{self, Blame};
 use super::items::{self, ItemLine};
@@ -9,13 +9,13 @@ use crate::simulate::table::columns::{Column, Columns};
 use berth_plan::{Cost, Loss, Oracle, Survive, Survived, survive};
 use serde::Serialize;
 
-/// What would be left, for scripts.
+/// The result, as data.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
-    /// How many losses were tried.
+    /// Number of losses tried.
     losses: usize,
-    /// Those that leave pods behind, the worst first.
+    /// Those with consequences, worst first.
     bad: &'a [Loss],
     /// Why the first pod of the worst one waits.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,9 +23,9 @@ pub(super) struct Answer<'a> {
     /// What to add.
     #[serde(skip_serializing_if = "Option::is_none")]
     addition: Option<Spare>,
-    /// How many simulations were played.
+    /// Number of simulations.
     simulations: usize,
-    /// Whether the time was up.
+    /// Whether time ran out.
     time_up: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn answer<'a>(found: &'a Survived, simulations: usize, given: &Given)
     }
 }
 
-/// The answer for people.
+/// The answer as text.
 pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String {
     let mut out = String::new();
     let any = match what {

@@ -1,4 +1,4 @@
-//! Ends a search when its time is up, and tells meanwhile how far it is.
+//! Ends a search at its deadline, and reports its progress.
 
 use crate::input::Progress as _;
 use crate::terminal::ProgressLine;
@@ -12,7 +12,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// A search that begins now.
+    /// A search that starts now.
     pub(super) fn after(limit: Duration) -> Self {
         Self {
             end: Instant::now().checked_add(limit),

@@ -1,4 +1,4 @@
-//! What the answers of `berth plan` have in common when they are put into words.
+//! Wording that the answers of `berth plan` share.
 
 use super::blame::Blame;
 use crate::simulate::table::columns::{Column, Columns};
@@ -8,7 +8,7 @@ use anstyle::AnsiColor;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many reasons are told.
+/// Maximum number of reasons reported.
 const REASONS_TOLD: usize = 8;
 
 /// `1 node`, `2 nodes`.
@@ -64,7 +64,7 @@ pub(super) fn blame(out: &mut String, head: &str, blame: &Blame, with_advice: bo
     }
 }
 
-/// A number for each node.
+/// A number per node.
 pub(super) fn per_node(out: &mut String, head: &'static str, nodes: &BTreeMap<String, usize>, width: usize) {
     let mut table = Columns::new(&[Column::names("NODE"), Column::number(head)]);
     for (node, count) in nodes {
@@ -73,7 +73,7 @@ pub(super) fn per_node(out: &mut String, head: &'static str, nodes: &BTreeMap<St
     table.render(out, width);
 }
 
-/// How much work it was.
+/// The number of simulations.
 pub(super) fn played(out: &mut String, simulations: usize, width: usize) {
     let text = format!("Checked by {}.", count(simulations, "simulation", "simulations"));
     out.push('\n');

@@ -142,7 +142,7 @@ struct ProvisionerFile {
 /// Runs a provisioner until interrupted.
 ///
 /// # Errors
-/// If the configuration is broken, the driver or the cluster cannot be reached, or the provisioner cannot go on.
+/// If the configuration is invalid, the driver or the cluster cannot be reached, or the provisioner fails.
 pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
     let file: ProvisionerFile = read(args.config.as_deref())?;
     let gates = args.gates.read()?.volumes;
@@ -206,7 +206,7 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Copies for the same driver compete, those for different drivers or nodes do not.
+/// Replicas for the same driver compete, those for different drivers or nodes do not.
 fn lease_name(options: &Options, node: Option<&str>) -> String {
     let driver = match options.settings.as_slice() {
         [one] => Some(one.provisioner.as_str()),

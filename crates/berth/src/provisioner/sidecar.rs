@@ -1,4 +1,5 @@
-//! The flags of the external-provisioner that `berth provisioner` obeys besides its own, and those that it accepts.
+//! The flags of the external-provisioner that `berth provisioner` supports in addition to its own, and those that it
+//! accepts.
 
 use crate::duration::duration;
 use crate::flags::accepted::{Accepted, Flag, Table};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The name under which the external-provisioner keeps capacity objects.
+/// The manager name of the external-provisioner on capacity objects.
 pub(super) const KEEPER: &str = "external-provisioner";
 
 /// Flags of the external-provisioner.
@@ -152,7 +153,7 @@ impl Table for Unused {
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 impl SidecarArgs {
-    /// The address for metrics and health, if there is one.
+    /// The address for metrics and health, if set.
     pub(super) fn listen(&self) -> anyhow::Result<Option<SocketAddr>> {
         match (self.http_endpoint.as_str(), self.metrics_address.as_str()) {
             ("", "") => Ok(None),
@@ -161,7 +162,7 @@ impl SidecarArgs {
         }
     }
 
-    /// The lease of the driver's external-provisioner: while images are swapped, only one of both works.
+    /// The lease of the driver's external-provisioner: while images are swapped, only one of them works.
     pub(super) fn lease(&self, driver: &str, identity: &str) -> anyhow::Result<Option<LeaseOptions>> {
         if self.leader_election != Some(true) {
             return Ok(None);
@@ -177,7 +178,7 @@ impl SidecarArgs {
         }))
     }
 
-    /// The node that a provisioner of one node serves.
+    /// The node that a per-node provisioner serves.
     pub(super) fn node(&self, environment: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<String>> {
         if self.node_deployment != Some(true) {
             return Ok(None);
@@ -195,7 +196,7 @@ impl SidecarArgs {
     }
 }
 
-/// The name of the lease that sidecars of a driver compete for.
+/// The name of the lease for leader election of a driver's sidecars.
 fn lease_name(driver: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut name: String = driver.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
@@ -205,7 +206,7 @@ fn lease_name(driver: &str) -> String {
     name
 }
 
-/// The namespace that a sidecar takes for its own.
+/// The namespace that a sidecar considers its own.
 fn pod_namespace() -> String {
     let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let of_environment = std::env::var("POD_NAMESPACE").ok().and_then(given);

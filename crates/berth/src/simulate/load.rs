@@ -26,22 +26,22 @@ use std::io::Read;
 /// Why there is nothing to simulate.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// What was given cannot be used.
+    /// The input is invalid.
     #[error(transparent)]
     Given(#[from] GivenError),
-    /// Nothing was read that a simulation could be made of.
+    /// The input contains nothing to simulate.
     #[error(
         "there is nothing to simulate: no object was read that a simulation uses{skipped}; expected nodes, storage, pods, \
          or workloads that make pods"
     )]
     Nothing {
-        /// What was read instead.
+        /// What it contains instead.
         skipped: String,
     },
     /// There is only one cluster.
     #[error("--diff has nothing to compare; add --overlay FILE, or -f FILE --on-cluster")]
     NothingToCompare,
-    /// The scenario is broken.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
 }
@@ -51,18 +51,18 @@ pub enum LoadError {
 pub struct Loaded {
     /// The cluster.
     pub simulation: Simulation,
-    /// The cluster without what lies on top of it, if both are to be compared.
+    /// The cluster without the files on top of it, if both are to be compared.
     pub before: Option<Simulation>,
-    /// What is to be done to it.
+    /// The scenario to play.
     pub scenario: Option<Scenario>,
-    /// What was read.
+    /// A summary of the input.
     pub summary: Summary,
 }
 
-/// Reads the objects and sets a simulation up with them.
+/// Reads the objects and creates a simulation of them.
 ///
 /// # Errors
-/// If the input, the configuration or the arguments are broken.
+/// If the input, the configuration or the arguments are invalid.
 pub fn load(
     args: &SimulateArgs,
     standard_input: &mut dyn Read,
@@ -82,7 +82,7 @@ pub fn load(
     Ok(loaded)
 }
 
-/// Sets a simulation up with the objects of sources.
+/// Creates a simulation of the objects in sources.
 fn set_up(
     args: &SimulateArgs,
     scenario: Option<Scenario>,
@@ -108,28 +108,28 @@ fn set_up(
     })
 }
 
-/// How simulations are to be set up.
+/// The settings of simulations.
 pub(crate) struct How<'a> {
-    /// Breaks ties and names pods.
+    /// Random seed for ties and pod names.
     pub(crate) seed: u64,
     /// The configuration of decisions.
     pub(crate) decisions: &'a ConfigArgs,
-    /// What the volume controller does.
+    /// The settings of the volume controller.
     pub(crate) controller: &'a EmbeddedControllerArgs,
 }
 
-/// What simulations are made of.
+/// The input of simulations.
 pub(crate) struct Prepared {
     /// The objects, and priority classes inferred from pods.
     pub(crate) objects: Vec<Value>,
-    /// How they are set up.
+    /// The options.
     pub(crate) options: Options,
-    /// What was read.
+    /// A summary of the input.
     pub(crate) summary: Summary,
 }
 
-/// Reads the objects of sources, and how to simulate them. Pods that will come later, as those of a scenario, may name schedulers
-/// too.
+/// Reads the objects of sources and the simulation settings. Pods that are added later, for example by a scenario, may have
+/// scheduler names too.
 pub(crate) fn prepare(
     how: &How<'_>,
     later: &[&Value],
@@ -169,7 +169,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// The spec of the pods that an object is or makes.
+/// The pod spec of a pod or workload.
 fn pod_spec(object: &Value) -> Option<&Value> {
     match field::kind(object) {
         "Pod" => object.get("spec"),
@@ -178,7 +178,7 @@ fn pod_spec(object: &Value) -> Option<&Value> {
     }
 }
 
-/// Nodes whose annotation asks for an agent that does not exist.
+/// Nodes whose annotation requests an unknown agent mode.
 fn odd_agents(objects: &[Value]) -> impl Iterator<Item = String> + '_ {
     let nodes = objects.iter().filter(|object| field::kind(object) == "Node");
     nodes.filter(|node| Mode::of_node(node).is_none()).map(|node| {
@@ -190,7 +190,7 @@ fn odd_agents(objects: &[Value]) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Without a configuration, Berth's defaults speak for whichever scheduler pods name. Says so, if they name another.
+/// Without a configuration, Berth's defaults apply to any scheduler name. Reports it, if pods use another one.
 fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterator<Item = &'a Value>) -> Option<String> {
     let profile = profiles.get(DEFAULT_SCHEDULER_NAME)?.clone();
     let specs = objects.filter_map(pod_spec);
@@ -209,11 +209,10 @@ fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterato
     ))
 }
 
-/// The priority classes that are not among the objects, but can be inferred from pods of a running cluster: workloads only name
-/// them.
+/// The missing priority classes that can be inferred from pods of a running cluster: workloads only refer to them.
 ///
 /// # Errors
-/// If a pod or workload names an unknown class.
+/// If a pod or workload refers to an unknown class.
 pub(crate) fn learned_classes(objects: &[Value]) -> Result<Vec<Value>, GivenError> {
     let mut known = Learned::default();
     let kinds = |kind: &'static str| objects.iter().filter(move |object| field::kind(object) == kind);

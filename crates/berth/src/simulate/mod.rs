@@ -1,5 +1,5 @@
-//! `berth simulate`: reads a cluster and a scenario, has [`berth_cluster::simulation`] run them in virtual time, and prints
-//! what came of it.
+//! `berth simulate`: reads a cluster and a scenario, lets [`berth_cluster::simulation`] run them in virtual time, and
+//! prints the outcome.
 
 mod html;
 mod load;

@@ -1,7 +1,7 @@
-//! Why pods are left without a node: which nodes refuse them, for which reasons, and what would help.
+//! Why pods have no node: which nodes refuse them, for which reasons, and what would help.
 //!
-//! Pods with the same message are told of together, and one of them is examined for all: every plugin is asked about every
-//! node, on a copy of the scheduler's cluster.
+//! Pods with the same message are grouped, and one of them is examined for all: every plugin is queried about every node,
+//! on a copy of the scheduler's cluster.
 
 use crate::explain::report::{NodeReport, Report};
 use crate::explain::{World, explain_pod};
@@ -10,11 +10,11 @@ use berth_cluster::simulation::{Outcome, RefusedNodes, Simulation};
 use berth_core::api::{Kind, Object};
 use std::collections::BTreeMap;
 
-/// How many groups are examined: a person reads a few, and each costs a look at every node.
+/// Maximum number of groups examined: a person reads a few, and each requires examining every node.
 const MAX_EXAMINED: usize = 20;
 
-/// What came of a simulation, with the reasons why pods have no node and what would help. What could not be read is not
-/// taken for absent.
+/// The outcome of a simulation, with the reasons why pods have no node and what would help. What could not be read does
+/// not count as missing.
 #[must_use]
 pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
     let mut outcome = simulation.outcome();
@@ -41,7 +41,7 @@ pub fn examined(simulation: &Simulation, gaps: &Gaps) -> Outcome {
     outcome
 }
 
-/// The cluster as it is now, to ask questions about.
+/// The current cluster, for queries.
 pub(crate) fn world_of(simulation: &Simulation, gaps: &Gaps) -> World {
     let mut world = World {
         cluster: simulation.scheduled_cluster().clone(),
@@ -59,7 +59,7 @@ pub(crate) fn world_of(simulation: &Simulation, gaps: &Gaps) -> World {
     world
 }
 
-/// The refusals of a report by reason, those of most nodes first.
+/// The refusals of a report by reason, most nodes first.
 fn refused(report: &Report) -> Vec<RefusedNodes> {
     let mut by_reason: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for node in &report.nodes {

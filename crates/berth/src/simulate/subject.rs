@@ -1,4 +1,4 @@
-//! What a report is about: which cluster, and when it was like that.
+//! The subject of a report: which cluster, and its time.
 
 use crate::cluster::ClusterArgs;
 use crate::input::Summary;
@@ -7,19 +7,19 @@ use jiff::tz::TimeZone;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// How many files are named.
+/// Maximum number of files listed.
 const FILES_TOLD: usize = 3;
 
-/// A cluster at a time. Shown as `prod.yaml, 2026-03-01 12:00 UTC`.
+/// A cluster at a time. Displayed as `prod.yaml, 2026-03-01 12:00 UTC`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     cluster: String,
-    /// `None`: files do not say.
+    /// `None` if unknown, as for files.
     taken_at: Option<Timestamp>,
 }
 
 impl Subject {
-    /// What a simulation was given.
+    /// The subject of a simulation's input.
     #[must_use]
     pub fn of(filename: &[OsString], cluster: &ClusterArgs, summary: &Summary) -> Self {
         let mut parts = Vec::new();

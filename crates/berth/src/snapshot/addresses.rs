@@ -1,12 +1,12 @@
-//! Takes the addresses of network volumes out of a snapshot.
+//! Removes the addresses of network volumes from a snapshot.
 //!
-//! No decision asks where the server of a volume is. Two volumes on one Ceph cluster are told by the monitors that they
-//! share, so monitors get numbers instead.
+//! Decisions do not depend on the server of a volume. Two volumes on one Ceph cluster are recognized by their shared
+//! monitors, so monitors are replaced by numbers.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Takes them out of all objects.
+/// Removes them from all objects.
 pub(super) fn hide(objects: &mut [Value]) {
     let mut monitors = Monitors::default();
     objects.iter_mut().for_each(|object| monitors.hide(object));

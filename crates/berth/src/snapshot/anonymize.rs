@@ -1,10 +1,10 @@
-//! Replaces names in a snapshot, so that nobody can tell whose cluster it is.
+//! Replaces names in a snapshot, so that the cluster cannot be identified.
 //!
-//! Names are replaced word by word: `data-db-0` becomes `w1-w2-0`, and `db` becomes `w2` everywhere. So names that are
-//! made from others (a claim of a StatefulSet, say) still belong together, and selectors select what they did. Numbers
-//! stay, as ordinals and comparisons need them, but not those that tell who it is: addresses, also in names such as
-//! `ip-10-0-1-23`, numbers as long as those of accounts, and uids. Quantities, kinds, keys of Kubernetes' own labels, and names of drivers,
-//! resources and schedulers stay as well: decisions depend on them.
+//! Names are replaced word by word: `data-db-0` becomes `w1-w2-0`, and `db` becomes `w2` everywhere. Derived names (for example, a claim of
+//! a StatefulSet) therefore still match, and selectors select the same objects. Numbers are kept, because ordinals and comparisons need
+//! them, except identifying ones: addresses, also in names such as `ip-10-0-1-23`, numbers as long as account numbers, and UIDs.
+//! Quantities, kinds, keys of Kubernetes' own labels, and names of drivers, resources and schedulers are kept as well: decisions depend on
+//! them.
 
 use super::names::Names;
 use berth_cluster::names as workload_names;
@@ -17,10 +17,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A number with this many digits may be an account, a project or a time. Ports, ordinals and sizes are shorter.
 const DIGITS_MAX: usize = 7;
 
-/// Fields that hold an address which a server chooses again.
+/// Fields with an address that a server assigns again.
 const CHOSEN_ADDRESSES: &[&str] = &["clusterIP", "clusterIPs"];
 
-/// Words that mean something to decisions, or that every cluster has.
+/// Words that affect decisions, or that every cluster has.
 const COMMON: &[&str] = &[
     "arm64",
     "amd64",
@@ -44,7 +44,7 @@ const COMMON: &[&str] = &[
     "yes",
 ];
 
-/// Label keys without a domain that Kubernetes itself puts on pods. Workloads find their revisions by them.
+/// Label keys without a domain that Kubernetes itself sets on pods. Workloads find their revisions by them.
 const PUBLIC_KEYS: &[&str] = &[
     "metadata.name",
     workload_names::POD_TEMPLATE_HASH,
@@ -56,7 +56,7 @@ const PUBLIC_KEYS: &[&str] = &[
 /// Domains whose label and taint keys are public.
 const PUBLIC_DOMAINS: &[&str] = &["kubernetes.io", "k8s.io", "berth.dev"];
 
-/// Fields that hold the name of something.
+/// Fields with a name.
 const NAMES: &[&str] = &[
     "name",
     "namespace",
@@ -93,23 +93,23 @@ const NAMES: &[&str] = &[
 /// Lists of such names.
 const NAME_LISTS: &[&str] = &["values", "namespaces", "names", "nodeList", "monitors"];
 
-/// Fields that hold the key of a label or taint.
+/// Fields with a label or taint key.
 const KEYS: &[&str] = &["key", "topologyKey"];
 
 /// Lists of such keys.
 const KEY_LISTS: &[&str] = &["topologyKeys", "matchLabelKeys", "mismatchLabelKeys"];
 
-/// Replaces the names in all objects. Gives what each replacement stands for.
+/// Replaces the names in all objects. Returns the original of each replacement.
 pub(super) fn anonymize(objects: &mut [Value]) -> Names {
     let mut words = Words::default();
     for object in objects {
         if object["kind"] == "Event"
             && let Some(fields) = object.as_object_mut()
         {
-            // A sentence can quote anything.
+            // A message can quote anything.
             fields.remove("message");
         }
-        // A driver's name is how its class, its nodes and its volumes find each other, and is public.
+        // A driver's name connects its class, its nodes and its volumes, and is public.
         let is_driver = object["kind"] == "CSIDriver" || object["kind"] == REPORTS.kind;
         let driver = is_driver.then(|| object["metadata"]["name"].clone());
         words.object("", object);
@@ -137,7 +137,7 @@ impl Words {
 
     /// A name with its words replaced.
     fn name(&mut self, text: &str) -> String {
-        // Two words that stand for classes in what drivers report.
+        // Two special class names in drivers' reports.
         if ["<fallback>", "<ephemeral>"].contains(&text) {
             return text.to_owned();
         }
@@ -172,7 +172,7 @@ impl Words {
         self.replacement(word)
     }
 
-    /// What must not be taken apart: its parts would tell.
+    /// A name that must be replaced as a whole: its parts would identify it.
     fn whole(&mut self, text: &str) -> String {
         if is_uid(text) {
             self.uid(text)
@@ -181,7 +181,7 @@ impl Words {
         }
     }
 
-    /// A uid that looks like one.
+    /// A realistic UID.
     fn uid(&mut self, uid: &str) -> String {
         let next = self.uids.len() + 1;
         let replaced = self.uids.entry(uid.to_owned());
@@ -190,7 +190,7 @@ impl Words {
             .clone()
     }
 
-    /// An address that nobody has: of the networks for measurements and for documents.
+    /// An unused address: from the ranges for benchmarks and documentation.
     fn address(&mut self, address: IpAddr) -> IpAddr {
         let next = u32::try_from(self.addresses.len() + 1).unwrap_or(u32::MAX);
         *self.addresses.entry(address).or_insert_with(|| match address {
@@ -232,7 +232,7 @@ impl Words {
                     match item {
                         Value::String(text) if NAME_LISTS.contains(&at) => *text = self.name(text),
                         Value::String(text) if KEY_LISTS.contains(&at) => *text = self.label_key(text),
-                        // One without a domain is of Kubernetes.
+                        // A finalizer without a domain belongs to Kubernetes.
                         Value::String(text) if at == "finalizers" && text.contains('/') => *text = self.label_key(text),
                         Value::Object(owner) if at == "ownerReferences" => self.owner(owner),
                         item => self.object(at, item),
@@ -287,7 +287,7 @@ impl Words {
     }
 
     fn annotations(&mut self, annotations: &mut Map<String, Value>) {
-        // It quotes labels in a text of its own.
+        // It quotes labels in its own text.
         annotations.remove(names::ATTEMPT);
         for key in [
             names::SELECTED_NODE,
@@ -300,7 +300,7 @@ impl Words {
         }
     }
 
-    /// Parameters of the built-in provisioners, of which some name label values, pools and label keys.
+    /// Parameters of the built-in provisioners, some of which are label values, pools and label keys.
     fn parameters(&mut self, parameters: &mut Map<String, Value>) {
         *parameters = std::mem::take(parameters)
             .into_iter()
@@ -320,7 +320,7 @@ impl Words {
     }
 }
 
-/// Whether a field or the first of a list is an address.
+/// Whether a field or the first item of a list is an address.
 fn holds_address(value: &Value) -> bool {
     let first = value.as_array().map_or(Some(value), |items| items.first());
     first
@@ -333,7 +333,7 @@ fn is_uid(text: &str) -> bool {
     text.split('-').count() == 5 && text.split('-').zip([8, 4, 4, 4, 12]).all(is_part)
 }
 
-/// The uid or the address that a text begins with, and the rest.
+/// The UID or address at the start of a text, and the rest.
 fn split_whole(text: &str) -> Option<(&str, &str)> {
     let split = |length: usize| {
         let (whole, after) = text.split_at_checked(length)?;
@@ -344,7 +344,7 @@ fn split_whole(text: &str) -> Option<(&str, &str)> {
     let uid = || split(36).filter(|(whole, _)| is_uid(whole));
     let six = || {
         let (whole, _) = text.split_at(end_of(|c| c.is_ascii_hexdigit() || c == ':'));
-        // What stands behind a port or a mask belongs to neither.
+        // What follows a port or a mask belongs to neither.
         let whole = whole.trim_end_matches(':');
         let is_address = whole.matches(':').count() >= 2 && whole.parse::<Ipv6Addr>().is_ok();
         is_address.then(|| text.split_at(whole.len()))
@@ -353,14 +353,15 @@ fn split_whole(text: &str) -> Option<(&str, &str)> {
         .or_else(|| four(text, '.').and_then(split))
         .or_else(|| {
             let length = four(text, '-')?;
-            // Names end in ordinals, and one of four small numbers is no address. Private networks begin with 10 at least.
+            // Names end in ordinals, and four small numbers are not an address. Private networks start with 10 at
+            // least.
             let is_private = text.split('-').next()?.parse::<u8>().is_ok_and(|first| first >= 10);
             split(length).filter(|_| is_private)
         })
         .or_else(six)
 }
 
-/// The length of four numbers of a byte each that a text begins with.
+/// The length of four byte-sized numbers at the start of a text.
 fn four(text: &str, separator: char) -> Option<usize> {
     let mut length = 0;
     for (index, part) in text.splitn(4, separator).enumerate() {

@@ -1,8 +1,7 @@
-//! `berth snapshot`: the cluster of a kubeconfig as a file that `explain` and `simulate` read.
+//! `berth snapshot`: writes the cluster of a kubeconfig to a file that `explain` and `simulate` read.
 //!
-//! Only what decisions read is written, so that the file can be shared: secrets are never asked for,
-//! and environments, commands, annotations of other programs and the like are left out (`reduce` says what). The cluster
-//! is only read.
+//! Only what decisions read is written, so that the file can be shared: secrets are never read, and environments,
+//! commands, annotations of other programs and the like are omitted (see `reduce`). The cluster is only read.
 
 mod addresses;
 mod anonymize;
@@ -74,15 +73,15 @@ pub enum SnapshotError {
     /// There is no connection to the cluster.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It did not give its objects.
+    /// Listing its objects failed.
     #[error(transparent)]
     List(#[from] ListError),
 }
 
-/// What to take.
+/// What to include.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Only these namespaces; all if there are none.
+    /// Only these namespaces; all if empty.
     pub namespaces: Vec<String>,
     /// Replace names.
     pub anonymize: bool,
@@ -95,13 +94,13 @@ pub struct Options {
 pub struct Snapshot {
     /// The objects.
     pub objects: Vec<Value>,
-    /// What is not in it that should be, each a line.
+    /// What is missing from it, one line each.
     pub warnings: Gaps,
-    /// When the cluster was like this.
+    /// The time of the cluster state.
     taken_at: Option<Timestamp>,
     /// Kinds that the server does not have.
     not_served: Vec<&'static str>,
-    /// What replaced names stand for.
+    /// The originals of replaced names.
     names: Names,
     options: Options,
 }
@@ -109,7 +108,7 @@ pub struct Snapshot {
 /// Takes a snapshot and writes it. Returns what is missing.
 ///
 /// # Errors
-/// If there is no cluster, it does not answer, or the file cannot be written.
+/// If there is no cluster, it does not respond, or the file cannot be written.
 pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Gaps> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -143,7 +142,7 @@ pub fn snapshot(args: &SnapshotArgs) -> anyhow::Result<Gaps> {
 /// Reads a cluster. Kinds that the server does not show to this user become warnings.
 ///
 /// # Errors
-/// If the server does not answer.
+/// If the server does not respond.
 pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot, SnapshotError> {
     let mut snapshot = Snapshot {
         taken_at: Some(Timestamp::now()),
@@ -168,16 +167,16 @@ pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot,
     Ok(snapshot)
 }
 
-/// Appends a value as one document of YAML, in the form that kubectl prints.
+/// Appends a value as one YAML document, in the format that kubectl prints.
 pub(crate) use yaml::write as write_yaml;
 
-/// The object with nothing in it that decisions and simulations do not read.
+/// The object reduced to what decisions and simulations read.
 pub(crate) fn reduce(object: Value) -> Result<Value, reduce::Unreadable> {
     reduce::reduce(object)
 }
 
 impl Snapshot {
-    /// A snapshot of objects that are at hand. Kinds that nothing reads are left out.
+    /// A snapshot of objects in memory. Kinds that nothing reads are omitted.
     #[must_use]
     pub fn of(objects: impl IntoIterator<Item = Value>, options: Options) -> Self {
         let mut snapshot = Self::default();
@@ -193,7 +192,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Adds the objects of a kind, of one namespace or all, and of these with certain fields if some are named.
+    /// Adds the objects of a kind, of one namespace or all, that match the fields, if specified.
     async fn list(
         &mut self,
         connection: &Connection,
@@ -204,7 +203,7 @@ impl Snapshot {
         match cluster::list(connection, resource, namespace, fields).await {
             Ok(Listed::Items(items)) => items.into_iter().for_each(|item| self.add(resource, item)),
             Ok(Listed::NotServed) => self.not_served.push(resource.plural),
-            // Without list permission there is no telling whether the cluster has it; most do not.
+            // Without list permission it is unknown whether the cluster has the kind; most do not.
             Err(error) if error.is_forbidden() && resource == REPORTS => {}
             Err(error) if error.is_forbidden() => {
                 let place = namespace
@@ -219,7 +218,7 @@ impl Snapshot {
 
     fn add(&mut self, resource: Resource, mut object: Value) {
         if let Value::Object(fields) = &mut object {
-            // The items of a list do not say what they are.
+            // The items of a list have no kind.
             fields.insert("apiVersion".to_owned(), resource.api_version().into());
             fields.insert("kind".to_owned(), resource.kind.into());
         }
@@ -231,7 +230,7 @@ impl Snapshot {
 
     fn finish(&mut self, options: Options) {
         self.objects.sort_by_cached_key(place);
-        // An event may be listed for two reasons.
+        // An event may match twice.
         self.objects.dedup();
         addresses::hide(&mut self.objects);
         if options.anonymize {
@@ -256,7 +255,7 @@ impl Snapshot {
         self.options = options;
     }
 
-    /// The snapshot as YAML documents, with comments that say what it is.
+    /// The snapshot as YAML documents, with descriptive comments.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
@@ -286,7 +285,7 @@ impl Snapshot {
     }
 }
 
-/// Where an object stands: the kinds in the order in which they are listed, then by name.
+/// The sort key of an object: the kinds in listing order, then by name.
 fn place(object: &Value) -> (usize, String, String) {
     let kind = object["kind"].as_str().unwrap_or_default();
     let known = Kind::ALL.iter().map(|kind| kind.name());
@@ -298,7 +297,7 @@ fn place(object: &Value) -> (usize, String, String) {
     (index, text("namespace"), text("name"))
 }
 
-/// Puts a file in place all at once, readable by its owner. What is no ordinary file, such as a pipe, is written to.
+/// Replaces a file atomically, readable only by its owner. Other kinds of files, such as a pipe, are written to.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link stays a link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -1,4 +1,4 @@
-//! What the pseudonyms of an anonymized snapshot stand for, and answers in the names of the cluster again.
+//! The originals of the pseudonyms in an anonymized snapshot, and the translation of answers back to them.
 
 use anyhow::Context;
 use clap::Args;
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-/// Pseudonyms, and what they stand for.
+/// Pseudonyms and their originals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Takes pairs of a name and its pseudonym.
+    /// Creates it from pairs of a name and its pseudonym.
     pub(super) fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(pairs.into_iter().map(|(name, pseudonym)| (pseudonym, name)).collect())
     }
 
-    /// A text with pseudonyms replaced by what they stand for. Words that are no pseudonyms stay.
+    /// A text with pseudonyms replaced by their originals. Other words are kept.
     #[must_use]
     pub fn translate(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -34,10 +34,10 @@ impl Names {
         out
     }
 
-    /// The longest pseudonym that a text begins with, or else its first run of letters, or of anything else.
+    /// The longest pseudonym at the start of a text, or else its first run of letters, or of anything else.
     fn leading<'t>(&self, text: &'t str) -> &'t str {
         let end_of = |is_in: &dyn Fn(char) -> bool| text.find(|letter| !is_in(letter)).unwrap_or(text.len());
-        // Uids and addresses hold what ends a word.
+        // UIDs and addresses contain characters that end a word.
         let whole = &text[..end_of(&|letter| letter.is_ascii_hexdigit() || matches!(letter, '-' | '.' | ':'))];
         if self.0.contains_key(whole) {
             return whole;
@@ -60,10 +60,10 @@ pub struct TranslateArgs {
     pub file: PathBuf,
 }
 
-/// Writes an answer about an anonymized snapshot in the names of the cluster.
+/// Writes an answer about an anonymized snapshot with the names of the cluster.
 ///
 /// # Errors
-/// If a file cannot be read, or holds no names.
+/// If a file cannot be read, or contains no names.
 pub fn translate(args: &TranslateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let path = &args.names;
     let names = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -1,9 +1,9 @@
-//! Leaves of an object what decisions read.
+//! Reduces an object to what decisions read.
 //!
-//! What that is, the types of [`berth_core::api`] say: a field that decoding into them passes over is dropped. So a
-//! field that a decision comes to read is in snapshots from then on, and nothing has to be listed twice. Workloads,
-//! which have no such types, are copied field by field. A few fields that the types have are dropped all the same, as they
-//! hold what drivers and users keep to themselves.
+//! The types of [`berth_core::api`] define this: a field that is skipped when decoding into them is dropped. A field that
+//! decisions start to read is therefore included in snapshots from then on, and nothing has to be listed twice. Workloads,
+//! which have no such types, are copied field by field. A few fields of the types are dropped anyway, because they contain
+//! private data of drivers and users.
 
 use berth_cluster::names as workload_names;
 use berth_core::api::{self, Kind, ObjectMeta};
@@ -22,7 +22,7 @@ pub(crate) struct Unreadable {
     problem: String,
 }
 
-/// Fields that no decision reads, but a simulation does, or the API that `berth up` serves asks for.
+/// Fields that decisions do not read, but that simulations or the API of `berth up` need.
 const ALSO_KEPT: &[&str] = &[
     "apiVersion",
     "kind",
@@ -37,7 +37,7 @@ const ALSO_KEPT: &[&str] = &[
     "status.conditions.lastTransitionTime",
 ];
 
-/// Annotations that are read. All others are dropped: people and programs keep anything in them.
+/// Annotations that are read. All others are dropped: people and programs store anything in them.
 const ANNOTATIONS: &[&str] = &[
     names::BIND_COMPLETED,
     names::BOUND_BY_CONTROLLER,
@@ -68,12 +68,12 @@ const ANNOTATIONS: &[&str] = &[
 /// The attribute of a CSI volume that is read: the size of an inline volume.
 const VOLUME_ATTRIBUTE: &str = "csi.storage.k8s.io/size";
 
-/// Parameters of classes that are read: those of the built-in provisioners.
+/// Class parameters that are read: those of the built-in provisioners.
 fn is_read_parameter(key: &str) -> bool {
     key.starts_with("berth.dev/") || key == "replication-type"
 }
 
-/// What is read of objects that have no type here, besides their metadata.
+/// The fields that are read of objects without a type here, in addition to their metadata.
 fn workload_fields(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Deployment" => &[
@@ -168,7 +168,7 @@ fn workload_fields(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The object with nothing in it that is not read.
+/// The object reduced to what is read.
 pub(super) fn reduce(object: Value) -> Result<Value, Unreadable> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind").to_owned(), text("/metadata/name").to_owned());
@@ -179,7 +179,7 @@ pub(super) fn reduce(object: Value) -> Result<Value, Unreadable> {
     let mut reduced = reduced.map_err(|problem| Unreadable { kind, name, problem })?;
     scrub(&mut reduced);
     if let Some(metadata) = reduced.get_mut("metadata").and_then(Value::as_object_mut) {
-        // Two snapshots of the same cluster shall be the same.
+        // Two snapshots of the same cluster must be equal.
         metadata.remove("resourceVersion");
     }
     Ok(reduced)
@@ -239,7 +239,7 @@ fn workload(object: &Value, fields: &[&str]) -> Result<Value, String> {
     Ok(reduced)
 }
 
-/// Sets a field, and makes the maps on the way to it.
+/// Sets a field, creating the maps on its path.
 fn put(object: &mut Value, pointer: &str, value: Value) {
     let mut place = object;
     for key in pointer.split('/').skip(1) {
@@ -248,7 +248,7 @@ fn put(object: &mut Value, pointer: &str, value: Value) {
     *place = value;
 }
 
-/// Drops what decoding into a type passes over.
+/// Drops what is skipped when decoding into a type.
 fn prune<T: DeserializeOwned>(object: &mut Value) -> Result<(), String> {
     prune_below::<T>("", object)
 }
@@ -296,8 +296,8 @@ fn remove(object: &mut Value, steps: &[String]) {
     }
 }
 
-/// Drops what is nobody's business though a type has it: other annotations, parameters and attributes of drivers,
-/// sentences about state, servers and paths.
+/// Drops private data even if a type has it: other annotations, parameters and attributes of drivers, messages, servers
+/// and paths.
 fn scrub(value: &mut Value) {
     match value {
         Value::Object(fields) => {

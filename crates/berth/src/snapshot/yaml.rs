@@ -1,4 +1,4 @@
-//! Writes objects as YAML in the form that kubectl prints: maps and lists as blocks, dashes below their key, long texts
+//! Writes objects as YAML in the format that kubectl prints: block maps and lists, dashes below their key, long texts
 //! on one line.
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_saphyr::{SerializeError, SerializerOptions, to_fmt_writer_with_options
 /// Appends an object as one document.
 ///
 /// # Errors
-/// If YAML cannot say it, which no object of an API server makes it do.
+/// If YAML cannot represent it, which does not happen for objects of an API server.
 pub(crate) fn write(out: &mut String, object: &Value) -> Result<(), SerializeError> {
     let mut options = SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;

@@ -1,15 +1,15 @@
-//! Text on its way to a terminal.
+//! Sanitizes text for a terminal.
 //!
-//! Names, messages and addresses come from anyone who can write to a cluster or a file, and Kubernetes checks few of them: a
-//! claim name of a pod may be any text. A terminal obeys what such a text tells it: to clear the screen, to rename the
-//! window, to type for the user. So every stream that people read goes through here, and whatever is
-//! neither text nor one of the plain styles that tables and logs are written with comes out in letters. Such a text has no
-//! styles and line ends of its own either: sentences and tables take it as [`one_line`].
+//! Names, messages and addresses come from anyone who can write to a cluster or a file, and Kubernetes validates few of
+//! them: a claim name in a pod may be any text. A terminal interprets such a text: it may clear the screen, rename the
+//! window, or type for the user. Every stream that people read therefore goes through here, and everything except text and
+//! the plain styles of tables and logs is escaped. Such a text has no styles and line ends of its own either: sentences and
+//! tables insert it as [`one_line`].
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// A stream that writes no control characters but line ends, tabs and plain styles.
+/// A stream that writes no control characters except line ends, tabs and plain styles.
 #[derive(Debug)]
 pub struct Clean<W> {
     inner: W,
@@ -34,7 +34,7 @@ impl<W: Write> Write for Clean<W> {
         Ok(bytes.len())
     }
 
-    /// A line is cleaned as a whole: its pieces may cut a sequence in two.
+    /// A line is cleaned as a whole: its parts may split a sequence.
     fn write_fmt(&mut self, arguments: std::fmt::Arguments<'_>) -> io::Result<()> {
         self.write_all(arguments.to_string().as_bytes())
     }
@@ -44,26 +44,26 @@ impl<W: Write> Write for Clean<W> {
     }
 }
 
-/// JSON with the same meaning and no character in it that a terminal could obey.
+/// JSON with the same meaning and without characters that a terminal interprets.
 #[must_use]
 pub fn clean_json(json: &str) -> String {
     clean(json, Escape::Json)
 }
 
-/// A text that others wrote as one line without styles: part of a sentence, or a cell of a table.
+/// An untrusted text as one line without styles: part of a sentence, or a cell of a table.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     clean(&text.replace(['\n', '\t', '\r'], " "), Escape::Foreign)
 }
 
-/// How a character is written that must not be written as it is.
+/// How a character is escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escape {
-    /// As Rust writes it. Styles are kept.
+    /// As in Rust. Styles are kept.
     Text,
-    /// As Rust writes it, styles too.
+    /// As in Rust, including styles.
     Foreign,
-    /// As JSON writes it. All such characters stand in texts, where this means the same.
+    /// As in JSON. All such characters are in strings, where this has the same meaning.
     Json,
 }
 
@@ -89,8 +89,8 @@ fn clean(text: &str, escape: Escape) -> String {
     cleaned
 }
 
-/// Whether a terminal does something else than to show this character where it stands: control characters of both sets,
-/// and those that turn the direction of the text around them.
+/// Whether a terminal interprets this character instead of displaying it: control characters of both sets, and those
+/// that change the text direction.
 fn is_obeyed(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -100,8 +100,8 @@ fn is_obeyed(letter: char) -> bool {
     }
 }
 
-/// The style that a text begins with: bold, dim, italic, underlined, or a colour of the letters, and the way back. Nothing
-/// of it hides text or moves anything.
+/// The style at the start of a text: bold, dim, italic, underlined, or a text colour, and the reset. None of them hides
+/// text or moves anything.
 fn style(text: &str) -> Option<&str> {
     let parameters = text.strip_prefix("\x1b[")?;
     let (parameters, _) = parameters.split_at_checked(parameters.find(|letter: char| !is_parameter(letter))?)?;

@@ -1,4 +1,4 @@
-//! The terminal: colour, width, progress. Everything here degrades quietly when there is none.
+//! The terminal: colour, width, progress. Everything here degrades gracefully without one.
 
 mod clean;
 mod wrap;
@@ -10,13 +10,13 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 pub use wrap::wrapped;
 
-/// The width of tables that do not go to a terminal.
+/// The width of tables that are not written to a terminal.
 const WIDTH_WITHOUT_TERMINAL: usize = 100;
-/// Below this there is no room for columns; the text is wrapped as if there were.
+/// Below this there is no room for columns; text is wrapped at this width.
 const WIDTH_MIN: usize = 40;
-/// Beyond this, lines are hard to follow by eye.
+/// Beyond this, lines are hard to follow.
 const WIDTH_MAX: usize = 160;
-/// A task that takes less is not worth a word.
+/// A shorter task is not worth reporting.
 const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -33,14 +33,14 @@ pub enum Color {
 }
 
 impl Color {
-    /// Standard output with this choice, for text that may hold what others wrote.
+    /// Standard output with this choice, for text that may be untrusted.
     #[must_use]
     pub fn stdout(self) -> Clean<AutoStream<io::Stdout>> {
         let choice = self.choice(|| AutoStream::choice(&io::stdout()));
         Clean::new(AutoStream::new(io::stdout(), choice))
     }
 
-    /// Standard error with this choice, for text that may hold what others wrote.
+    /// Standard error with this choice, for text that may be untrusted.
     #[must_use]
     pub fn stderr(self) -> Clean<AutoStream<io::Stderr>> {
         let choice = self.choice(|| AutoStream::choice(&io::stderr()));
@@ -56,7 +56,7 @@ impl Color {
     }
 }
 
-/// How wide a table may be on standard output.
+/// The width of a table on standard output.
 #[must_use]
 pub fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
@@ -67,7 +67,7 @@ pub fn width() -> usize {
         .clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-/// A line on standard error that tells how far a long task has got, if standard error is a terminal.
+/// A progress line on standard error, if it is a terminal.
 #[derive(Debug)]
 pub struct ProgressLine {
     begun: Instant,
@@ -76,7 +76,7 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Begins a task now.
+    /// Starts a task.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Progress for ProgressLine {
         };
         if self.visible && due {
             let seconds = (now - self.begun).as_secs();
-            // Progress that cannot be written is no reason to stop.
+            // A failed progress write is no reason to stop.
             let _ = write!(io::stderr(), "\r\x1b[K{verb} {count} {what} ({seconds} s)");
             self.shown = Some(now);
         }

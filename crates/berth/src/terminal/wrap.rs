@@ -1,9 +1,9 @@
-//! Sentences in lines.
+//! Wraps sentences into lines.
 
 use super::one_line;
 
-/// Wraps a text at spaces. A word that is too long for a line gets one of its own. Line ends in the text are spaces too:
-/// whoever wrote a name into it does not begin a line.
+/// Wraps a text at spaces. A word that is too long for a line gets its own. Line ends in the text count as spaces: an
+/// untrusted name cannot start a new line.
 #[must_use]
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
-//! The address that `berth up` listens on. With a data directory the port is kept there, so that a kubeconfig is good for
-//! the next run, too.
+//! The address that `berth up` listens on. With a data directory the port is stored there, so that a kubeconfig is valid
+//! for the next run, too.
 
 use anyhow::Context;
 use std::fs;
@@ -9,20 +9,20 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 
-/// The file of a data directory that holds the port of the last run.
+/// The file with the port of the last run in a data directory.
 const PORT_FILE: &str = "port";
 
-/// A listener, and what the user should know of its address.
+/// A listener, and a remark about its address.
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
     pub(super) address: SocketAddr,
     pub(super) note: Option<String>,
 }
 
-/// Loopback with a port of the system's choice.
+/// Loopback with a free port.
 pub(super) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Listens where the user says; else on loopback, on the port of the last run if there was one.
+/// Listens at the specified address; by default on loopback, on the port of the last run if there was one.
 pub(super) async fn listen(asked: Option<SocketAddr>, data_dir: Option<&Path>) -> anyhow::Result<Listening> {
     let kept = match asked {
         Some(_) => None,
@@ -52,7 +52,7 @@ pub(super) async fn listen(asked: Option<SocketAddr>, data_dir: Option<&Path>) -
     })
 }
 
-/// The port of the last run. A file that holds none is no reason not to start.
+/// The port of the last run. An invalid file does not prevent the start.
 fn kept_port(directory: &Path) -> Option<u16> {
     let text = fs::read_to_string(directory.join(PORT_FILE)).ok()?;
     text.trim().parse().ok()

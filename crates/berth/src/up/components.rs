@@ -1,4 +1,4 @@
-//! Which parts of a control plane run.
+//! The components of a control plane that can run.
 
 use clap::ValueEnum;
 use std::fmt;

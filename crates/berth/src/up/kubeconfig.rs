@@ -1,7 +1,7 @@
-//! The kubeconfig that `berth up` writes: beside the data, where the user wants it, or in a directory of its own.
+//! The kubeconfig that `berth up` writes: next to the data, at the specified path, or in a temporary directory.
 //!
-//! A file that is there already holds the way to other clusters. It keeps all of that: only what is called `berth` is
-//! replaced, as kubectl itself would do it.
+//! An existing file may contain other clusters. They are kept: only entries named `berth` are replaced, as kubectl
+//! would do.
 
 use crate::cli::UpArgs;
 use crate::snapshot::yaml;
@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
-/// A kubeconfig on disk. One in a directory of its own goes with it.
+/// A kubeconfig on disk. One in a temporary directory is removed with it.
 pub(super) struct Kubeconfig {
     path: PathBuf,
     note: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes the kubeconfig, or its entries into the one that is there.
+    /// Writes the kubeconfig, or merges its entries into the existing one.
     pub(super) fn write(args: &UpArgs, own: &str) -> anyhow::Result<Self> {
         let (path, directory) = match (&args.kubeconfig, &args.data_dir) {
             (Some(path), _) => (path.clone(), None),
@@ -32,7 +32,7 @@ impl Kubeconfig {
             }
         };
         let about = || format!("cannot write the kubeconfig {}", path.display());
-        // A link is followed: what it names is the kubeconfig.
+        // A link is followed: its target is the kubeconfig.
         let path = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let existing = match fs::read_to_string(&path) {
             Ok(text) if text.trim().is_empty() => None,
@@ -57,14 +57,14 @@ impl Kubeconfig {
         &self.path
     }
 
-    /// What became of a file that held more than this.
+    /// A remark about an existing file with other content.
     pub(super) fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 }
 
-/// The kubeconfig with the entries of another one in place of those of the same names, and what was done, if there was
-/// more in it than that.
+/// The kubeconfig with the entries of another one replacing those with the same names, and a remark if it had other
+/// content.
 fn merged(existing: &str, own: &str) -> anyhow::Result<(String, Option<String>)> {
     let mut config: Value = serde_saphyr::from_str(existing).context("what is there is not YAML")?;
     let own: Value = serde_saphyr::from_str(own)?;
@@ -102,7 +102,8 @@ fn merged(existing: &str, own: &str) -> anyhow::Result<(String, Option<String>)>
     Ok((text, note))
 }
 
-/// Writes a file that only its owner may read, as it holds the token. A crash leaves the old file or the new one.
+/// Writes a file that only its owner may read, because it contains the token. A crash leaves the old file or the new
+/// one.
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let mut file = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;

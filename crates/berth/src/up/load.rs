@@ -1,4 +1,4 @@
-//! The objects that a cluster starts with: those of the user's files, or the sample cluster.
+//! The initial objects of a cluster: those of the user's files, or the sample cluster.
 
 use super::components::{Chosen, Component};
 use berth_apiserver::{LeftOut, Server};
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 /// Why a cluster cannot be started from the files.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The API server does not know a kind that matters here.
+    /// The API server does not serve a kind that matters here.
     #[error("{kind} {name:?}: the API server knows no kind {kind:?} in {api_version:?}")]
     UnknownKind {
-        /// What the object says.
+        /// The object's `apiVersion`.
         api_version: String,
-        /// What the object says.
+        /// The object's `kind`.
         kind: String,
         /// The object's name.
         name: String,
@@ -26,17 +26,17 @@ pub enum LoadError {
     Refused(#[from] berth_apiserver::LoadError),
 }
 
-/// What a cluster starts with.
+/// The initial state of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Started {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(super) nodes: usize,
-    /// What the user should know of the files.
+    /// Remarks about the files.
     pub(super) notes: Vec<String>,
 }
 
-/// Puts the objects into the server as the files say they are, or a cluster of this shape where there are no files. Those that
-/// are there already stay as they are.
+/// Loads the objects unmodified from the files, or a cluster of this shape if there are no files. Existing objects are left
+/// unchanged.
 pub(super) async fn load(
     server: &Server,
     chosen: &Chosen,
@@ -45,13 +45,13 @@ pub(super) async fn load(
 ) -> Result<Started, LoadError> {
     let is_sample = objects.is_none();
     let mut objects = objects.unwrap_or_default();
-    // A cluster that was started before has what it has, even if that is not what the sample would be.
+    // A cluster that was started before keeps its objects, even if they differ from the sample.
     if is_sample && chosen.has(Component::Nodes) && count_nodes(server) == 0 {
         objects = sample::objects(shape);
     }
     objects.iter_mut().for_each(agent::stop_if_lost);
     let loaded = server.load(objects).await?;
-    // A dump of a real cluster holds what nothing here needs.
+    // A dump of a real cluster contains objects that nothing here needs.
     if let Some(LeftOut {
         api_version,
         kind,
@@ -78,7 +78,7 @@ pub(super) async fn load(
     })
 }
 
-/// What was left out, by kind.
+/// The skipped objects, by kind.
 fn left_out(objects: &[LeftOut]) -> Option<String> {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for object in objects {
@@ -89,8 +89,8 @@ fn left_out(objects: &[LeftOut]) -> Option<String> {
     (!counts.is_empty()).then_some(note)
 }
 
-/// Whether some part of a control plane reads a kind. Classes of volume attributes are only kept while something names them; a
-/// dump may hold an older version of them.
+/// Whether some component of a control plane reads a kind. Volume attributes classes are only protected while they are used; a
+/// dump may contain an older version of them.
 fn is_needed(kind: &str) -> bool {
     let mut read = super::steps::resources().into_iter();
     read.any(|resource| resource.kind == kind && resource != Resource::VOLUME_ATTRIBUTES_CLASSES)

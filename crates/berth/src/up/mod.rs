@@ -1,8 +1,8 @@
 //! `berth up`: a whole control plane in one process, for a laptop, a test or a demo.
 //!
-//! This module puts parts together and decides nothing: the embedded API server, the cluster components on it
-//! through a client without a socket, the workload controllers and node agents, and a line on standard output for
-//! each event. Whatever part ends first ends the rest.
+//! This module connects the parts and makes no decisions: the embedded API server, the cluster components on it through
+//! an in-process client, the workload controllers and node agents, and a line on standard output for each event. The
+//! first part that ends stops the rest.
 
 mod address;
 mod announced;
@@ -49,24 +49,24 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// What to do about a claim that waits for a driver which may run nowhere.
+/// A hint about a claim that waits for a driver that may not be running.
 const DRIVER_HINT: berth_controller::DriverHint = berth_controller::DriverHint {
     served: &berth_provisioner::builtin::PROVISIONERS,
     text: "If none runs, start one with berth provisioner, or start berth up with --simulate-drivers.",
 };
 
-/// The name under which writes of `berth up` itself are recorded.
+/// The field manager of writes by `berth up` itself.
 const FIELD_MANAGER: &str = "berth-up";
 
-/// The variable of the environment that may hold the token.
+/// The environment variable for the token.
 const TOKEN_VARIABLE: &str = "BERTH_TOKEN";
 
-/// How long components wait for others that are not done yet, so that what comes of a change does not depend on which task
-/// runs first. Workload controllers and agents wait for nobody, the volume controller for them, and so on; the scheduler decides
-/// when all others have nothing left to do, as in a simulation.
+/// How long components wait for others that are not done yet, so that the result of a change does not depend on task order.
+/// Workload controllers and agents do not wait, the volume controller waits for them, and so on; the scheduler decides when all
+/// others are idle, as in a simulation.
 const CONTROLLER_PATIENCE: Duration = Duration::from_millis(1);
 const PROVISIONER_PATIENCE: Duration = Duration::from_millis(2);
-/// Longer than a step waits after a first conflict.
+/// Longer than the delay of a step after a first conflict.
 const SCHEDULER_PATIENCE: Duration = Duration::from_millis(10);
 
 /// How long the page waits for events and leases of the API server in this process.
@@ -77,7 +77,7 @@ type Parts = JoinSet<anyhow::Result<()>>;
 /// Runs until interrupted.
 ///
 /// # Errors
-/// If the input is broken, the address or the data directory cannot be used, or a part fails.
+/// If the input is invalid, the address or the data directory cannot be used, or a part fails.
 pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
     let chosen = Chosen::new(&args.components);
     let mut objects = Vec::new();
@@ -92,7 +92,7 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
         .build()
         .context("cannot start")?;
     let result = runtime.block_on(run(args, chosen, objects, scheduling, color));
-    // Connections of clients that do not hang up are not waited for.
+    // Open client connections are not waited for.
     runtime.shutdown_background();
     result
 }
@@ -100,13 +100,13 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
 /// The options of the scheduler of `berth up`.
 ///
 /// # Errors
-/// If its configuration or its feature gates are broken.
+/// If its configuration or its feature gates are invalid.
 pub fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
     Ok(crate::component::scheduler_options(&args.decisions.read()?))
 }
 
-/// What the volume controller does. Where no pod can run, it is there to bind volumes: a bound volume that is deleted goes at once,
-/// and its claim is lost, unless the user wants it otherwise.
+/// The settings of the volume controller. If no pod can run, its purpose is binding volumes: a bound volume can be deleted at once,
+/// and its claim is lost, unless the user configures it otherwise.
 fn volume_settings(args: EmbeddedControllerArgs, chosen: &Chosen) -> berth_controller::Settings {
     let mut settings = args.settings();
     if args.protection.is_none() && !chosen.has(Component::Nodes) {
@@ -115,7 +115,7 @@ fn volume_settings(args: EmbeddedControllerArgs, chosen: &Chosen) -> berth_contr
     settings
 }
 
-/// The token that the user gave, if any: as an argument, in a file, or in the environment.
+/// The specified token, if any: from an argument, a file, or the environment.
 fn token(args: &UpArgs) -> anyhow::Result<Option<String>> {
     if let Some(path) = &args.token_file {
         let text = std::fs::read_to_string(path);
@@ -153,7 +153,7 @@ async fn run(
     } = address::listen(args.listen, args.data_dir.as_deref()).await?;
     let tls = tls(args, address.ip())?;
     let kubeconfig = Kubeconfig::write(args, &server.kubeconfig(&tls, reachable(address)))?;
-    // The server ends after those that watch it.
+    // The server stops after its watchers.
     let (cancel, unserved) = (CancellationToken::new(), CancellationToken::new());
     let (mut parts, mut serving) = (Parts::new(), Parts::new());
     serve(&server, listener, tls.clone(), &unserved, &mut serving);
@@ -161,7 +161,7 @@ async fn run(
     let begin = Timestamp::now();
     let mut started = load::load(&server, &chosen, objects, &args.shape()).await?;
     started.notes.extend(note);
-    // A dump may hold where its own API server was.
+    // A dump may contain the address of its own API server.
     server.publish(reachable(address), &tls).await;
     let page = match args.no_view {
         true => None,
@@ -206,8 +206,8 @@ async fn run(
     result
 }
 
-/// Loads objects into an API server and starts every component on it, without a socket: a whole cluster in this process, which
-/// goes by one clock. CSI drivers are simulated.
+/// Loads objects into an API server and starts every component on it, without a socket: a whole cluster in this process with
+/// one clock. CSI drivers are simulated.
 ///
 /// # Errors
 /// If the server refuses an object.
@@ -233,8 +233,8 @@ pub async fn start_on(
     Ok(parts)
 }
 
-/// A certificate for all that clients may call this machine. With a data directory the authority is kept there, so that
-/// a kubeconfig is good for the next run, too.
+/// A certificate for all names of this machine. With a data directory the authority is stored there, so that a
+/// kubeconfig is valid for the next run, too.
 fn tls(args: &UpArgs, address: IpAddr) -> anyhow::Result<Tls> {
     let authority = match &args.data_dir {
         Some(directory) => Authority::kept_in(directory)?,
@@ -243,14 +243,14 @@ fn tls(args: &UpArgs, address: IpAddr) -> anyhow::Result<Tls> {
     let mut names = vec![address.to_string()];
     names.extend(args.tls_san.iter().cloned());
     let host = hostname::get().ok().and_then(|name| name.into_string().ok());
-    // A host may be called what no certificate can say; that is no reason not to start.
+    // A host name may be invalid in a certificate; that does not prevent the start.
     let with_host: Vec<String> = names.iter().cloned().chain(host).collect();
     Tls::issue(&authority, &with_host)
         .or_else(|_| Tls::issue(&authority, &names))
         .context("cannot use the names that --tls-san gives")
 }
 
-/// The address for clients: the unspecified address is not one.
+/// The address for clients: the unspecified address is replaced.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -260,7 +260,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Serves until it is told to stop.
+/// Serves until stopped.
 fn serve(server: &Arc<Server>, listener: TcpListener, tls: Tls, cancel: &CancellationToken, parts: &mut Parts) {
     let (server, cancel) = (Arc::clone(server), cancel.clone());
     parts.spawn(async move {
@@ -289,7 +289,7 @@ fn show(
     });
 }
 
-/// The CSI drivers that node agents are to ask, if there are any.
+/// The CSI drivers that node agents call, if there are any.
 fn drivers(args: &UpArgs, client: &Client) -> anyhow::Result<Option<Drivers>> {
     if args.csi_address.is_empty() {
         return Ok(None);
@@ -306,11 +306,11 @@ fn drivers(args: &UpArgs, client: &Client) -> anyhow::Result<Option<Drivers>> {
 struct How {
     scheduling: scheduler::Options,
     volumes: berth_controller::Settings,
-    /// The CSI drivers that node agents ask.
+    /// The CSI drivers that node agents call.
     drivers: Option<Drivers>,
-    /// Whether drivers that run nowhere are simulated.
+    /// Whether drivers that are not running are simulated.
     simulates_drivers: bool,
-    /// The time of day that all of them go by.
+    /// The clock that all of them share.
     clock: Clock,
 }
 
@@ -349,8 +349,7 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         for one in &mut options.settings {
             one.volume_scheduling = gates.volume_scheduling;
         }
-        // Most classes here have no limit: only those that have one are published, and what files say about others
-        // counts.
+        // Most classes here have no limit: only those with one are published, and what files say about others counts.
         options.capacity = gates.csi_storage_capacity.then(|| provisioner::CapacityOptions {
             form: provisioner::CapacityForm::DriverStatus,
             announce: true,

@@ -1,7 +1,8 @@
-//! Simulates CSI drivers that run nowhere, by the rules of `berth simulate`: a provisioner makes their volumes, and what they
-//! publish shrinks by what is made.
+//! Simulates CSI drivers that are not running, by the rules of `berth simulate`: a provisioner creates their volumes, and
+//! their published capacity shrinks accordingly.
 //!
-//! Objects are read again for each volume, so that room is taken from what is published now. Volumes are made one at a time.
+//! Objects are read again for each volume, so that space is taken from the current capacity. Volumes are created one at
+//! a time.
 
 use super::{FIELD_MANAGER, Parts};
 use berth_cluster::drivers::{Drivers, Topology};
@@ -23,13 +24,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// What drivers decide by.
+/// The kinds that drivers read.
 const KINDS: [Kind; 4] = [Kind::Node, Kind::CsiNode, Kind::CsiStorageCapacity, Kind::CsiDriver];
 
 /// How often a write to a pool is retried after a conflict.
 const TRIES: usize = 10;
 
-/// The drivers that run nowhere.
+/// The simulated drivers.
 pub(super) struct Simulated {
     executor: Executor,
     drivers: Mutex<Drivers>,
@@ -57,10 +58,10 @@ impl Driver for Simulated {
 }
 
 impl Simulated {
-    /// Starts to follow the pods that bring volumes of their own.
+    /// Starts following the pods with inline volumes.
     pub(super) fn start(client: &Client, cancel: &CancellationToken, parts: &mut Parts) -> Arc<Self> {
         let api = Api::new(client.clone(), FIELD_MANAGER);
-        // Drivers tell nothing: their provisioner does.
+        // Drivers record no events: their provisioner does.
         let (recorder, _) = recorder(api.clone(), FIELD_MANAGER, FIELD_MANAGER);
         let simulated = Arc::new(Self {
             executor: Executor::new(api.clone(), recorder),
@@ -101,12 +102,12 @@ impl Simulated {
         ))
     }
 
-    /// Writes how much room is left; `false` if another writer was first.
+    /// Writes the remaining space; returns `false` if another writer was faster.
     async fn publish(&self, rooms: &[Effect]) -> bool {
         self.executor.carry_out(rooms).await.refused.is_none()
     }
 
-    /// What drivers decide by, as it is now.
+    /// The current objects that drivers read.
     async fn view(&self) -> Result<Objects, String> {
         let mut view = Objects::default();
         for resource in KINDS.map(Resource::of) {
@@ -114,7 +115,7 @@ impl Simulated {
             let bytes = listed.map_err(|error| error.to_string())?;
             let mut list: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
             for item in list["items"].as_array_mut().into_iter().flatten() {
-                // Items of a list do not say what they are.
+                // Items of a list have no kind.
                 field::set(item, &["apiVersion"], json!(resource.api_version()));
                 field::set(item, &["kind"], json!(resource.kind));
                 view.insert(item.take());
@@ -123,7 +124,7 @@ impl Simulated {
         Ok(view)
     }
 
-    /// Takes the room for the inline volumes of a pod, or gives it back.
+    /// Takes the space for the inline volumes of a pod, or returns it.
     async fn follow(&self, pod: &Value, is_gone: bool) {
         let mut drivers = self.drivers.lock().await;
         for _ in 0..TRIES {
@@ -145,7 +146,7 @@ impl Simulated {
     }
 }
 
-/// The objects of a kind that can be read, by name.
+/// The readable objects of a kind, by name.
 fn decoded<T: DeserializeOwned>(view: &Objects, kind: Kind) -> BTreeMap<String, T> {
     let objects = view.of_kind(kind.name());
     let read = |object: &Value| {
@@ -157,7 +158,7 @@ fn decoded<T: DeserializeOwned>(view: &Objects, kind: Kind) -> BTreeMap<String, 
     objects.filter_map(read).collect()
 }
 
-/// The pods that bring volumes of their own.
+/// The pods with inline volumes.
 struct Inline {
     simulated: Arc<Simulated>,
     pods: BTreeMap<ObjectName, Value>,

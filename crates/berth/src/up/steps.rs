@@ -1,7 +1,7 @@
-//! The workload controllers and node agents, as the loop for keyed work drives them.
+//! The workload controllers and node agents for the loop for keyed work.
 //!
-//! A key is a workload, a disruption budget, a volume attributes class, a node or a pod on a node. Steps read whole objects, also those that other
-//! steps wrote: so one list of effects is carried out at a time, and what it changed is in the view before the next step.
+//! A key is a workload, a disruption budget, a volume attributes class, a node or a pod on a node. Steps read whole objects, including those that
+//! other steps wrote. One list of effects is therefore carried out at a time, and its changes are in the view before the next step.
 
 use super::announced::Announced;
 use super::components::{Chosen, Component};
@@ -30,23 +30,23 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Lists of effects at a time. With one, writes come in the order of decisions, as in a simulation.
+/// Number of concurrent effect lists. With one, writes have the order of decisions, as in a simulation.
 const WORKERS: usize = 1;
-/// Every step says itself when it is to be run again, so this is for what nobody thought of.
+/// Every step schedules its own next run, so this is only a safety net.
 const RESYNC: Duration = Duration::from_secs(600);
-/// How long the last list of effects may take at the end. The API server is in the same process.
+/// How long the last list of effects may take at shutdown. The API server is in the same process.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a volume, a Secret or a ConfigMap may take to be there before the user hears of it: the phase of a claim is written
-/// a moment after the claim is bound, files hold a pod and its Secret, and kubelets look again before they say anything.
+/// How long a volume, a Secret or a ConfigMap may be missing before the user sees an event: the phase of a claim is written a
+/// moment after it is bound, files contain a pod and its Secret, and kubelets retry before they report.
 const MOUNT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(500);
 
-/// How long an agent leaves a pod alone that has just come to its node: longer than the scheduler waits for others. So a pod that
-/// is evicted at once for another has not run, as in a simulation.
+/// How long an agent leaves a new pod on its node alone: longer than the scheduler waits for others. A pod that is preempted at
+/// once has therefore not run, as in a simulation.
 const START_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_millis(20);
 
-/// How long an agent waits for the scheduler's event about a pod at most. The scheduler sends it right after the binding; one that was
-/// dropped must not keep the pod from starting.
+/// Maximum time that an agent waits for the scheduler's event about a pod. The scheduler sends it right after the binding; a dropped
+/// event must not prevent the pod from starting.
 const EVENT_PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 
 /// The kinds that steps read and write.
@@ -118,7 +118,7 @@ pub(super) fn start(
     let keyed = Keyed::new(steps, Executor::new(api, recorder), options, inbox).by(clock);
     parts.spawn(async move {
         keyed.run(stop.clone()).await;
-        // The watches end, and the events that were reported are written.
+        // The watches end, and the recorded events are written.
         stop.cancel();
         while tasks.join_next().await.is_some() {}
         ensure!(cancel.is_cancelled(), "the workload controllers and node agents ended");
@@ -130,15 +130,15 @@ struct Steps {
     view: Objects,
     workloads: Option<Workloads>,
     agents: Option<agent::Settings>,
-    /// CSI drivers beside the agents.
+    /// CSI drivers next to the agents.
     drivers: Option<Drivers>,
     /// The scheduler names whose pods get an event when they are bound.
     announcing: BTreeSet<String>,
-    /// The pods that have got it.
+    /// The pods that have it.
     announced: Announced,
-    /// Pods on nodes that do not run yet, since when: a claim, volume, Secret or ConfigMap may be what they wait for.
+    /// Pods on nodes that do not run yet, with the time: they may wait for a claim, volume, Secret or ConfigMap.
     waiting_pods: BTreeMap<ObjectKey, Timestamp>,
-    /// Nodes whose agents marked them unschedulable, and have not taken that back.
+    /// Nodes that their agents marked unschedulable.
     cordoned: BTreeSet<String>,
 }
 
@@ -214,7 +214,7 @@ impl Live for Steps {
         keys
     }
 
-    /// Waits for a driver that has done something, or is there.
+    /// Waits for a driver that finished work or became available.
     async fn news(&mut self) -> Vec<ObjectKey> {
         let Some(drivers) = &mut self.drivers else {
             return std::future::pending().await;
@@ -229,7 +229,7 @@ impl Live for Steps {
 
 impl Steps {
     fn take_in(&mut self, object: Value) -> Vec<ObjectKey> {
-        // Of events, only which pods they announce is kept.
+        // Of events, only the announced pods are kept.
         if field::kind(&object) == "Event" {
             return self.announced.take_in(&object).into_iter().collect();
         }
@@ -247,7 +247,7 @@ impl Steps {
         keys
     }
 
-    /// Whom an object concerns that came, changed or went.
+    /// The keys affected by an object that was created, changed or deleted.
     fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
         let kind = field::kind(object);
@@ -285,7 +285,7 @@ impl Steps {
         only(class.and_then(|class| class_protection::step(&self.view, class)))
     }
 
-    /// Looks after a node, its lease and its pods.
+    /// Processes a node, its lease and its pods.
     fn step_node(&mut self, key: &ObjectKey, now: Timestamp) -> Step {
         let (Some(settings), Some(node)) = (&self.agents, self.view.find(key)) else {
             return Step::default();
@@ -307,14 +307,14 @@ impl Steps {
         let when = When::Now;
         let pods = self.view.pods_on(&key.name).map(key_of);
         step.effects.extend(pods.map(|key| Effect::LookAgain { key, when }));
-        // What the agent says comes first: a node that is back after a while is not lost once more.
+        // The agent's report comes first: a node that is back is not lost again.
         if self.workloads.is_some() && silent {
             step.append(lifecycle::step(&self.view, &key.name, now));
         }
         step
     }
 
-    /// Looks after a pod on a node.
+    /// Processes a pod on a node.
     fn step_pod(&mut self, key: &ObjectKey, now: Timestamp) -> Step {
         let (Some(settings), Some(pod)) = (&self.agents, self.view.find(key)) else {
             return Step::default();
@@ -352,7 +352,7 @@ impl Steps {
         step
     }
 
-    /// Whether the scheduler has bound a pod and its event is on its way: what the agent says of the pod comes after it.
+    /// Whether the scheduler has bound a pod and its event is pending: the agent's reports about the pod come after it.
     fn awaits_event(&self, pod: &Value) -> bool {
         let scheduler = match field::text(pod, "/spec/schedulerName") {
             "" => DEFAULT_SCHEDULER_NAME,
@@ -390,7 +390,7 @@ fn is_about_pod(effect: &Effect) -> bool {
     }
 }
 
-/// Whether a step tells that a volume cannot be mounted, or a container not be created.
+/// Whether a step reports that a volume cannot be mounted, or a container cannot be created.
 fn is_refused(step: &Step) -> bool {
     let reasons = ["FailedMount", "Failed"];
     let refused = |effect: &Effect| matches!(effect, Effect::Event(event) if reasons.contains(&event.reason));

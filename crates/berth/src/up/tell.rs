@@ -47,7 +47,7 @@ impl Teller {
     /// Whether an event is new: it happened after the start and was not printed yet.
     fn is_news(&self, event: &Value) -> bool {
         let time = field::time(event, "/lastTimestamp").or_else(|| field::time(event, "/eventTime"));
-        // Times of events are whole seconds.
+        // Event times are in whole seconds.
         let recent = time.is_none_or(|time| time.as_second() >= self.since.as_second());
         recent && field::count(event, "/count").unwrap_or(1) <= 1
     }

@@ -1,11 +1,11 @@
-//! What a change would change, in the page.
+//! What a change would change, on the page.
 
 use super::e;
 use crate::simulate::table::{change_lines, room_cells};
 use berth_cluster::simulation::Difference;
 use std::fmt::Write as _;
 
-/// How many names of a kind are listed before the rest is counted.
+/// Maximum number of names listed before the rest is counted.
 const NAMES: usize = 50;
 
 pub(super) fn render(out: &mut String, changes: &Difference) {

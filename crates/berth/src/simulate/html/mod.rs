@@ -1,8 +1,7 @@
-//! The outcome of a simulation as one page for a browser: a picture of the topology with volumes, pods and refusals.
+//! The outcome of a simulation as a single web page: a picture of the topology with volumes, pods and refusals.
 //!
-//! A pure function from the outcome to a text. The page needs nothing from anywhere: no fonts, no scripts, no pictures from
-//! other places, and no script at all for what it says; the one it holds only colours nodes by why they refuse a pod.
-//! Everything that comes from the input goes through [`Escaped`].
+//! A pure function from the outcome to a text. The page is self-contained: no external fonts, scripts or images. Its
+//! content needs no script; the only one colours nodes by why they refuse a pod. All input is escaped by [`Escaped`].
 
 mod changes;
 mod pending;
@@ -18,11 +17,11 @@ use std::fmt::{self, Write as _};
 
 const SCRIPT: &str = include_str!("script.js");
 
-/// How many nodes are drawn with their pods and volumes in sight. Beyond, a node is a small square, and the rest is reported
-/// when it is pointed at: a thousand nodes fit on a screen so.
+/// Maximum number of nodes drawn with visible pods and volumes. Beyond that, a node is a small square, and details are shown
+/// when it is hovered: a thousand nodes fit on a screen this way.
 const MAX_LARGE_NODES: usize = 60;
 
-/// A text as HTML shows it. Quotes are escaped too, so that it can be used in an attribute.
+/// A text escaped for HTML. Quotes are escaped too, so that it can be used in an attribute.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -151,7 +150,7 @@ fn header(out: &mut String, outcome: &Outcome, verdict: &str, subject: &str) {
     out.push_str("</dl>\n</header>\n");
 }
 
-/// How much of a resource is requested, if the nodes say how much there is.
+/// The requested share of a resource, if the nodes report a total.
 fn requested(out: &mut String, name: &str, (part, whole): (i64, i64), words: fn(i64) -> String) {
     if whole > 0 {
         let percent = (part as f64 * 1000.0 / whole as f64).round() / 10.0;
@@ -164,7 +163,7 @@ fn requested(out: &mut String, name: &str, (part, whole): (i64, i64), words: fn(
     }
 }
 
-/// One figure; `words` is HTML already.
+/// One figure; `words` is already HTML.
 fn figure(out: &mut String, name: &str, words: &str, percent: Option<f64>) {
     let _ = write!(out, "<div><dt>{name}</dt><dd>{words}</dd>");
     if let Some(percent) = percent {
@@ -195,7 +194,7 @@ fn sentence(text: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A time in the units that people use.
+/// A duration in readable units.
 fn duration(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {

@@ -1,4 +1,4 @@
-//! The pods that wait, with the nodes that refuse them and what would help.
+//! The waiting pods, with the nodes that refuse them and what would help.
 
 use super::{count, e};
 use crate::terminal;
@@ -6,9 +6,9 @@ use berth_cluster::simulation::{Outcome, PendingOutcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many names are listed before the rest is counted.
+/// Maximum number of names listed before the rest is counted.
 const NAMES: usize = 8;
-/// How many groups of pods are shown; the JSON output has all.
+/// Maximum number of groups of pods shown; the JSON output has all.
 const GROUPS: usize = 20;
 
 pub(super) fn render(out: &mut String, outcome: &Outcome) {
@@ -79,8 +79,8 @@ fn names(names: &[String]) -> String {
     format!("{}{more}", told.join(", "))
 }
 
-/// For the script: by group, the reasons, and by node the numbers of the reasons that it has. Nodes are numbered as the
-/// topology numbers them.
+/// For the script: by group, the reasons, and by node the numbers of its reasons. Nodes are numbered as in the
+/// topology.
 fn refusals(out: &mut String, outcome: &Outcome) {
     let numbers: BTreeMap<&str, usize> = outcome
         .nodes
@@ -102,8 +102,7 @@ fn refusals(out: &mut String, outcome: &Outcome) {
             serde_json::json!({"pods": group.pods.iter().take(NAMES).collect::<Vec<_>>(), "reasons": reasons, "nodes": nodes})
         })
         .collect();
-    // Within a script element only `<` can end it.
-    // Also whoever looks at the file in a terminal is safe.
+    // Within a script element only `<` can end it. Viewing the file in a terminal is also safe.
     let text = terminal::clean_json(&serde_json::Value::from(groups).to_string()).replace('<', "\\u003c");
     let _ = writeln!(out, "<script type=\"application/json\" id=\"refusals\">{text}</script>");
 }

@@ -1,4 +1,4 @@
-//! Where everything is, as tables below the picture.
+//! Tables of all objects below the picture.
 
 use super::e;
 use crate::simulate::table::size;
@@ -6,7 +6,7 @@ use berth_cluster::simulation::Outcome;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many rows a table has at most; the JSON output has them all. A thousand rows take some 150 KB.
+/// Maximum number of rows in a table; the JSON output has them all. A thousand rows take some 150 KB.
 const ROWS: usize = 1000;
 
 pub(super) fn render(out: &mut String, outcome: &Outcome) {

@@ -2,8 +2,8 @@ use super::*;
 use berth_cluster::simulation::{Options, Simulation};
 use serde_json::{Value, json};
 
-/// A small cluster with everything that a page shows, whose names are as nasty as names can be in files: nothing checks
-/// them there.
+/// A small cluster with everything that a page shows, with the nastiest possible names: names in files are not
+/// validated.
 fn outcome(nasty: &str) -> Outcome {
     let mut simulation = Simulation::new(Options::default());
     let mut create = |object: Value| simulation.create(object).unwrap();

@@ -1,10 +1,10 @@
-//! The steps of a scenario, one under the other: what was done, what came of it, and how full the zones were.
+//! The steps of a scenario: what was done, the result, and how full the zones were.
 
 use super::{e, percent};
 use berth_cluster::simulation::StepOutcome;
 use std::fmt::Write as _;
 
-/// How many changes of a kind are listed before the rest is counted.
+/// Maximum number of changes of a kind listed before the rest is counted.
 const CHANGES: usize = 12;
 
 pub(super) fn render(out: &mut String, steps: &[StepOutcome]) {

@@ -1,4 +1,4 @@
-//! The picture: zones, their racks, the nodes in them, and on each node its pods and volumes with their fill.
+//! The picture: zones, racks, nodes, and on each node its pods and volumes with their utilization.
 
 use super::{MAX_LARGE_NODES, count, e, percent};
 use crate::simulate::table::{cpu, size};
@@ -6,19 +6,19 @@ use berth_cluster::simulation::{ClaimOutcome, Fit, NodeOutcome, Outcome, PodOutc
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many pods or volumes of a node are drawn, and told when it is pointed at.
+/// Maximum number of pods or volumes of a node drawn, and listed when it is hovered.
 const SHOWN: usize = 12;
-/// How many pods have their name on the node.
+/// Maximum number of pods with their name on the node.
 const CHIPS: usize = 6;
-/// How many volumes of a zone are drawn.
+/// Maximum number of volumes of a zone drawn.
 const SHOWN_IN_ZONE: usize = 48;
-/// How many refusals are shown for a node.
+/// Maximum number of refusals shown for a node.
 const REFUSALS: usize = 4;
 
 /// The nodes of a zone by rack, each with its number.
 type Racks<'a> = BTreeMap<&'a str, Vec<(usize, &'a NodeOutcome)>>;
 
-/// A volume with what was asked of it.
+/// A volume with its requested size.
 struct Filled<'a> {
     volume: &'a VolumeOutcome,
     claim: Option<&'a ClaimOutcome>,
@@ -45,7 +45,7 @@ impl Filled<'_> {
         }
     }
 
-    /// What to call it: a name that a machine made says less than that of its claim.
+    /// Its label: a generated name says less than that of its claim.
     fn label(&self) -> &str {
         match self.claim {
             Some(claim) if self.volume.volume.starts_with("pvc-") => claim
@@ -73,7 +73,7 @@ impl Filled<'_> {
     }
 }
 
-/// What is where, by the place it is drawn in.
+/// The objects by the place where they are drawn.
 #[derive(Default)]
 struct Places<'a> {
     pods: BTreeMap<&'a str, Vec<&'a PodOutcome>>,
@@ -161,7 +161,7 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
             .or_default()
             .push((index, node));
     }
-    // A volume of a zone whose nodes are gone still is there.
+    // A volume in a zone without nodes still exists.
     for zone in places.of_zone.keys() {
         zones.entry(zone).or_default();
     }
@@ -222,7 +222,7 @@ fn fit(fit: &Fit) -> String {
 }
 
 fn volumes(out: &mut String, found: &[Filled<'_>], shown: usize) {
-    // Many volumes are folded up: the picture is about nodes then.
+    // Many volumes are collapsed: the picture is then about nodes.
     let is_folded = found.len() > SHOWN;
     if is_folded {
         let mut all = Fit::default();
@@ -297,7 +297,8 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
     out.push_str("</li>\n");
 }
 
-/// How much of a node's square is coloured: the share of its local volumes that are bound, or the share of its pods' volumes that claims request.
+/// The coloured share of a node's square: the share of its local volumes that are bound, or the requested share of its
+/// pods' volumes.
 fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
     match own.len() {
         0 => node.fit.fit_percent.unwrap_or(0.0).clamp(0.0, 100.0),
@@ -305,7 +306,7 @@ fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
     }
 }
 
-/// What pods request of the node, if it says what it has.
+/// The requested resources of the node, if it reports a total.
 fn resources(usage: &Usage) -> String {
     let mut words = String::new();
     if usage.cpu_allocatable_milli > 0 {
@@ -330,7 +331,7 @@ fn fit_words(node: &NodeOutcome) -> String {
     }
 }
 
-/// What is told when a node is pointed at or has the focus.
+/// What is shown when a node is hovered or focused.
 fn inspector(out: &mut String, places: &Places<'_>, node: &NodeOutcome, pods: &[&PodOutcome], words: &str) {
     let place = [node.zone.as_str(), node.rack.as_str()];
     let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Reads scenarios: what is done to a simulated cluster, and when.
+//! Reads scenarios: actions on a simulated cluster, and their times.
 //!
 //! ```yaml
 //! apiVersion: berth.dev/v1alpha1
@@ -11,8 +11,8 @@
 //!   - stopNodes: {zone: zone-a}
 //! ```
 //!
-//! `at` counts from the start of the simulation, and steps are in chronological order. Between two steps the cluster does
-//! whatever it does. This module reads and checks; `berth_cluster` does what a scenario says.
+//! `at` counts from the start of the simulation, and steps are in chronological order. Between two steps the cluster runs
+//! on its own. This module reads and validates; `berth_cluster` performs the actions.
 
 mod shape;
 
@@ -26,17 +26,17 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a scenario says it is.
+/// The `apiVersion` of a scenario.
 pub const API_VERSION: &str = "berth.dev/v1alpha1";
-/// What a scenario says it is.
+/// The `kind` of a scenario.
 pub const KIND: &str = "Scenario";
 /// The JSON schema of scenarios, for editors and pipelines.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-/// The most nodes that one action adds: more than clusters have, so that a typing error does not fill the memory.
+/// Maximum number of nodes that one action adds: more than clusters have, so that a typo does not fill the memory.
 const MAX_ADDED_NODES: u32 = 100_000;
 
-/// Why a scenario cannot be used.
+/// Why a scenario is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
@@ -44,23 +44,23 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         file: Arc<str>,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The file is not YAML.
     #[error(transparent)]
     Syntax(#[from] Box<input::Problem>),
-    /// It is something else.
+    /// It is another kind of file.
     #[error("{file}: found apiVersion {api_version:?} and kind {kind:?}, expected {API_VERSION:?} and {KIND:?}")]
     OtherKind {
         /// The file.
         file: Arc<str>,
-        /// What it says.
+        /// Its `apiVersion`.
         api_version: String,
-        /// What it says.
+        /// Its `kind`.
         kind: String,
     },
-    /// A field is broken.
+    /// A field is invalid.
     #[error("{file}: {field}: {problem}")]
     Field {
         /// The file.
@@ -70,7 +70,7 @@ pub enum ScenarioError {
         /// What was found and what was expected.
         problem: String,
     },
-    /// Objects to apply are broken.
+    /// Objects to apply are invalid.
     #[error("{file}: {field}: {error}")]
     Objects {
         /// The file.
@@ -103,10 +103,10 @@ struct StepFile {
     actions: Vec<Value>,
 }
 
-/// Reads a scenario from a file, with the manifests that it names.
+/// Reads a scenario from a file, with the manifests that it refers to.
 ///
 /// # Errors
-/// If it cannot be read or something in it is broken: the error names file, step and field.
+/// If it cannot be read or is invalid: the error includes file, step and field.
 pub fn read_file(path: &Path) -> Result<Scenario, ScenarioError> {
     let file: Arc<str> = path.display().to_string().into();
     let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
@@ -117,10 +117,10 @@ pub fn read_file(path: &Path) -> Result<Scenario, ScenarioError> {
     read_text(&file, &text, folder)
 }
 
-/// Reads a scenario from a text; manifests that it names are looked for in a folder.
+/// Reads a scenario from a text; its manifests are relative to a directory.
 ///
 /// # Errors
-/// As [`read_file`].
+/// Like [`read_file`].
 pub fn read_text(file: &Arc<str>, text: &str, folder: &Path) -> Result<Scenario, ScenarioError> {
     let value = input::value_of(file, text)?;
     let said = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
@@ -222,7 +222,7 @@ impl Reader<'_> {
         Err(self.broken(field.to_owned(), problem))
     }
 
-    /// Checks what the form of an action does not say, and reads the manifests that it names.
+    /// Validates what the structure of an action does not cover, and reads its manifests.
     fn check(&self, action: &mut Action, at: &str) -> Result<(), ScenarioError> {
         let verb = action.verb();
         let field = |name: &str| format!("{at}.{verb}.{name}");

@@ -1,13 +1,14 @@
-//! The form of a scenario's parts in plain words: what a decoder says of Rust types is put in terms of what people write.
+//! The structure of a scenario's parts, with errors in terms of YAML: the decoder's messages about Rust types are
+//! reworded.
 
 use berth_cluster::simulation::scenario::Action;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The field that is broken, as a path from the part that was read, and what is wrong with it.
+/// The invalid field, as a path from the part that was read, and what is wrong with it.
 pub(super) type Broken = (String, String);
 
-/// How alike names must be for one to be meant by the other, from 0 to 1.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const NEAR_ENOUGH: f64 = 0.75;
 
 /// The names of all actions, with an example of each.
@@ -37,7 +38,7 @@ pub(super) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Broken> {
     })
 }
 
-/// Decodes one action: a map whose only key says what is done.
+/// Decodes one action: a map with the action as its only key.
 pub(super) fn action(value: Value) -> Result<Action, Broken> {
     let broken = |problem: String| Err((String::new(), problem));
     let Value::Object(fields) = &value else {
@@ -151,7 +152,7 @@ mod tests {
         }
     }
 
-    /// The fields that the decoder names when it finds one that it does not know.
+    /// The fields that the decoder lists in its error about an unknown one.
     fn decoded_fields(verb: &str) -> BTreeSet<String> {
         let (_, problem) = action(json!({verb: {"noSuchField": 1}})).unwrap_err();
         let (_, fields) = problem.split_once("expected ").unwrap();

@@ -20,7 +20,7 @@ pub(super) fn render(out: &mut String, changes: &Difference, width: usize) {
     zones(out, changes, width);
 }
 
-/// What changes, each kind of change with the names of what it changes.
+/// What changes, grouped by kind of change with the names of the changed objects.
 pub(in crate::simulate) fn lines(changes: &Difference) -> [(&'static str, Vec<String>); 8] {
     let (pods, claims) = (&changes.pods, &changes.claims);
     [
@@ -49,7 +49,7 @@ fn zones(out: &mut String, changes: &Difference, width: usize) {
     table.render(out, width);
 }
 
-/// CPU, memory and volumes, each `before → after`.
+/// CPU, memory and volumes, each as `before → after`.
 pub(in crate::simulate) fn room_cells(before: &Room, after: &Room) -> [String; 3] {
     let change = |before: i64, after: i64, words: fn(i64) -> String| match before == after {
         true => words(after),

@@ -1,15 +1,15 @@
-//! Rows in columns that are as wide as they must be; columns of names are cut where the terminal is too narrow.
+//! Rows in columns of minimal width; columns of names are truncated if the terminal is too narrow.
 
 use super::paint;
 use crate::terminal::one_line;
 use anstyle::Style;
 use std::fmt::Write as _;
 
-/// How many rows a table has at most; the JSON output has them all.
+/// Maximum number of rows in a table; the JSON output has them all.
 const MAX_ROWS: usize = 40;
-/// A name is not cut below this.
+/// Minimum width of a truncated name.
 const MIN_NAME: usize = 12;
-/// A name beside its size is not cut below this.
+/// Minimum width of a truncated name next to its size.
 const MIN_BESIDE_SIZE: usize = 5;
 const GAP: usize = 2;
 
@@ -40,7 +40,7 @@ impl Column {
         }
     }
 
-    /// Numbers: they end under each other.
+    /// Right-aligned numbers.
     pub(crate) fn number(head: &'static str) -> Self {
         Self {
             head,
@@ -50,7 +50,7 @@ impl Column {
     }
 }
 
-/// A table on its way.
+/// A table under construction.
 pub(crate) struct Columns {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -73,7 +73,7 @@ impl Columns {
         }
     }
 
-    /// Writes the table with its head, or nothing if it has no rows. Tells whether there were any.
+    /// Writes the table with its header, or nothing if it has no rows. Returns whether there were any.
     pub(crate) fn render(self, out: &mut String, width: usize) -> bool {
         if self.rows.is_empty() {
             return false;
@@ -102,7 +102,7 @@ impl Columns {
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(widest).collect();
         let needed = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
-        // The longest names give way first.
+        // The longest names are shortened first.
         while needed(&widths) > width {
             let names = (0..widths.len()).filter(|index| self.columns[*index].may_be_cut && widths[*index] > MIN_NAME);
             let Some(longest) = names.max_by_key(|index| widths[*index]) else {
@@ -131,8 +131,8 @@ impl Columns {
     }
 }
 
-/// A name without its middle: those that machines make differ at the end, those that people make at the beginning. A
-/// size in parentheses behind it stays whole, so that it is the name that is told apart by its end.
+/// A name without its middle: generated names differ at the end, chosen names at the start. A size in parentheses after
+/// it is kept, so that the end of the name remains distinguishable.
 fn cut(cell: &str, width: usize) -> String {
     let (name, size) = match cell.rfind(" (") {
         Some(at) => cell.split_at(at),

@@ -14,14 +14,14 @@ use columns::{Column, Columns};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many names a line tells before it counts the rest.
+/// Number of names that a line lists before it counts the rest.
 const NAMES_TOLD: usize = 5;
 
-/// How many reasons are reported.
+/// Maximum number of reasons reported.
 const REASONS_TOLD: usize = 10;
 
-/// Renders an outcome for a terminal of this width: the verdict first, then what is pending and why, then what each
-/// step of the scenario did, then where everything is.
+/// Renders an outcome for a terminal of this width: the verdict first, then what is pending and why, then the steps of
+/// the scenario, then all objects.
 #[must_use]
 pub fn render(outcome: &Outcome, width: usize) -> String {
     let mut out = String::new();
@@ -60,7 +60,7 @@ fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
         "{word}: {} of {} pods placed on {} nodes, {} of {} claims bound, after {} s of virtual time.",
         summary.placed, summary.pods, summary.nodes, summary.bound_claims, summary.claims, summary.virtual_seconds,
     );
-    // The verdict is shorter than any width, so it is whole in the first line.
+    // The verdict is shorter than any width, so it fits in the first line.
     for line in wrapped(&text, width) {
         let _ = writeln!(out, "{}", line.replacen(word, &paint(style, word), 1));
     }
@@ -76,7 +76,7 @@ fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
     }
 }
 
-/// A size in the largest unit in which it is at least one, with one decimal at most.
+/// A size in the largest unit in which it is at least one, with at most one decimal.
 pub(crate) fn size(bytes: i64) -> String {
     let exact = Bytes(bytes).to_string();
     if exact.len() <= 6 {
@@ -90,7 +90,7 @@ pub(crate) fn size(bytes: i64) -> String {
     exact
 }
 
-/// Pods that do not run, grouped by why: the same reason is reported once.
+/// Pods that do not run, grouped by reason.
 fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
     let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for pod in outcome.pods.iter().filter(|pod| pod.is_waiting()) {
@@ -99,7 +99,7 @@ fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
     reasons(out, "NOT RUNNING", by_message, width);
 }
 
-/// Claims that something went wrong with, grouped by what. Those that only wait for their pod are told of with it.
+/// Claims with a problem, grouped by problem. Those that only wait for their pod are listed with it.
 fn not_bound(out: &mut String, outcome: &Outcome, width: usize) {
     let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for claim in outcome.claims.iter().filter(|claim| claim.phase != "Bound") {
@@ -110,7 +110,7 @@ fn not_bound(out: &mut String, outcome: &Outcome, width: usize) {
     reasons(out, "NOT BOUND", by_message, width);
 }
 
-/// What would help the pods that wait, for as many groups as fit on a screen.
+/// What would help the waiting pods, for as many groups as fit on a screen.
 fn advice(out: &mut String, outcome: &Outcome, width: usize) {
     let told = outcome.pending.iter().filter(|group| !group.advice.is_empty());
     let mut told = told.take(NAMES_TOLD).peekable();
@@ -187,7 +187,7 @@ fn claims(out: &mut String, outcome: &Outcome, width: usize) {
     table.render(out, width);
 }
 
-/// The columns of what zones and nodes hold.
+/// The columns for the resources of zones and nodes.
 const USAGE: [&str; 5] = ["CPU", "MEMORY", "CLAIMS", "STORAGE", "FREE"];
 
 /// How to read [`USAGE`].
@@ -223,7 +223,7 @@ fn usage_cells(usage: &Usage, claims: usize, fit: &Fit) -> [String; 5] {
     ]
 }
 
-/// Processors with three decimals at most: `4`, `0.5`.
+/// CPUs with at most three decimals: `4`, `0.5`.
 pub(crate) fn cpu(milli: i64) -> String {
     (milli as f64 / 1000.0).to_string()
 }
@@ -240,7 +240,7 @@ fn zones(out: &mut String, outcome: &Outcome, width: usize) {
     table.render(out, width);
 }
 
-/// Nodes that have pods, or are not as they should be.
+/// Nodes that have pods, or a problem.
 fn nodes(out: &mut String, outcome: &Outcome, width: usize) {
     let mut columns = vec![Column::names("NODE"), Column::text("STATUS")];
     columns.extend(["PODS"].into_iter().chain(USAGE).map(Column::number));

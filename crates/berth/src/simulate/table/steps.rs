@@ -24,7 +24,7 @@ pub(super) fn render(out: &mut String, steps: &[StepOutcome], width: usize) {
     }
 }
 
-/// How things stood at the end of a step, in one line.
+/// The totals at the end of a step, in one line.
 fn standing(step: &StepOutcome) -> String {
     let summary = &step.summary;
     let mut text = format!(
@@ -78,7 +78,7 @@ fn changes(out: &mut String, step: &StepOutcome, indent: usize, width: usize) {
     }
 }
 
-/// The pods that do not run, those with the same reason together.
+/// The pods that do not run, grouped by reason.
 fn by_message(pods: &PodChanges) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for pod in &pods.pending {
@@ -90,7 +90,7 @@ fn by_message(pods: &PodChanges) -> Vec<(&str, Vec<&str>)> {
     groups
 }
 
-/// Pods that moved, in words.
+/// Pods that moved, as text.
 pub(super) fn moves(pods: &PodChanges) -> Vec<String> {
     let moved = pods.moved.iter();
     moved
@@ -98,7 +98,7 @@ pub(super) fn moves(pods: &PodChanges) -> Vec<String> {
         .collect()
 }
 
-/// Pods that got a node, in words.
+/// Pods that got a node, as text.
 pub(super) fn placements(pods: &PodChanges) -> Vec<String> {
     let placed = pods.placed.iter();
     placed
@@ -106,7 +106,7 @@ pub(super) fn placements(pods: &PodChanges) -> Vec<String> {
         .collect()
 }
 
-/// Claims that got a volume, in words.
+/// Claims that got a volume, as text.
 pub(super) fn bindings(claims: &ClaimChanges) -> Vec<String> {
     let bound = claims.bound.iter();
     bound

@@ -42,7 +42,7 @@ impl Call {
         Self::new(Kind::Unstage, client, mount)
     }
 
-    /// Makes the call. The error is for the user.
+    /// Makes the call. The error is a message for the user.
     pub(super) async fn make(&self, api: &Api) -> Result<(), String> {
         let volume = &self.mount.volume;
         let name = &self.mount.volume_name;
@@ -69,7 +69,7 @@ impl Call {
         let mut volume = self.mount.volume.clone();
         volume.stage_secrets = secret(api, self.mount.stage_secret.as_ref()).await?;
         volume.publish_secrets = secret(api, self.mount.publish_secret.as_ref()).await?;
-        // The one who calls makes the directory for staging, and the one above where the volume appears.
+        // The caller creates the staging directory, and the parent of the target path.
         let above = Path::new(&volume.target_path).parent();
         for path in volume.staging_path.as_deref().map(Path::new).into_iter().chain(above) {
             let made = tokio::fs::create_dir_all(path).await;

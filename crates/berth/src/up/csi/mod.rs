@@ -1,7 +1,7 @@
-//! CSI drivers beside the node agents: what kubelets do with them.
+//! CSI drivers next to the node agents: the kubelet's side of CSI.
 //!
-//! Each node's driver is registered once it answers. Before a pod starts, its volumes are staged and published; before
-//! it goes, they are unpublished, and unstaged if no other pod of the node uses them.
+//! Each node's driver is registered once it responds. Before a pod starts, its volumes are staged and published; before
+//! it is removed, they are unpublished, and unstaged if no other pod of the node uses them.
 //!
 //! ```text
 //!   starts ──▶ Mounting ──▶ Mounted ──▶ Unpublishing ──▶ Unstaging ──▶ Gone ──▶ the pod is removed
@@ -10,8 +10,8 @@
 //!               Refused                    Refused
 //! ```
 //!
-//! What the driver is told is worked out by `agent::csi_mounts`; here are the calls and their state, which the owner of
-//! the view keeps. Calls run in tasks, so that a driver that hangs holds up its own pods only.
+//! `agent::csi_mounts` computes the parameters for the driver; here are the calls and their state, which the owner of
+//! the view keeps. Calls run in tasks, so that a hanging driver delays only its own pods.
 
 mod calls;
 mod register;
@@ -34,20 +34,20 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-/// How long to wait before a driver is asked again that refused: as kubelets do.
+/// The backoff for a driver that refused, as in kubelets.
 const PATIENCE: Backoff = Backoff {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(122),
 };
 
-/// Where volumes appear: under a directory for each node.
+/// Where volumes are published: a directory for each node.
 pub(super) struct Root {
     path: PathBuf,
     _own: Option<TempDir>,
 }
 
 impl Root {
-    /// Beside the data, or in a directory that goes with the process.
+    /// Next to the data, or in a directory that is removed with the process.
     pub(super) fn new(data_dir: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(directory) = data_dir {
             let path = std::path::absolute(directory)?.join("nodes");
@@ -62,9 +62,9 @@ impl Root {
     }
 }
 
-/// What a task brings back.
+/// The result of a task.
 enum Finished {
-    /// A driver answered on a node, and is registered there.
+    /// A driver responded on a node, and is registered there.
     Registered(String, NodeClient),
     /// The calls for a pod were made, or one was refused.
     Called(String, Result<(), String>),
@@ -77,7 +77,7 @@ enum State {
     Unpublishing,
     Unstaging,
     Gone,
-    /// A call was refused; the pod is not looked at again before then.
+    /// A call was refused; the pod is not processed again before then.
     Refused {
         message: String,
         until: Timestamp,
@@ -102,20 +102,20 @@ pub(super) struct Drivers {
     root: Root,
     /// By node and name of the driver.
     clients: BTreeMap<(String, String), NodeClient>,
-    /// Nodes whose drivers are looked for, or known.
+    /// Nodes whose drivers are being looked for, or known.
     nodes: Vec<String>,
     /// By uid.
     pods: BTreeMap<String, PodMounts>,
     tasks: JoinSet<Finished>,
 }
 
-/// Whom news from a driver concerns.
+/// What a driver's news affects.
 pub(super) enum Concerned {
     /// A pod.
     Pod(ObjectKey),
-    /// Every pod that waits: a driver is there that was not.
+    /// Every waiting pod: a new driver is available.
     AllWaiting,
-    /// Nobody.
+    /// Nothing.
     Nobody,
 }
 
@@ -148,7 +148,7 @@ impl Drivers {
         }
     }
 
-    /// A node is gone: one of the same name is another.
+    /// A node was deleted: one with the same name is a different one.
     pub(super) fn node_gone(&mut self, node: &str) {
         self.nodes.retain(|known| known != node);
         self.clients.retain(|(of, _), _| of != node);
@@ -159,7 +159,7 @@ impl Drivers {
         self.pods.remove(field::uid(pod));
     }
 
-    /// Waits for news from a driver. Safe to give up.
+    /// Waits for news from a driver. Cancel safe.
     pub(super) async fn next(&mut self) -> Concerned {
         let finished = match self.tasks.join_next().await {
             Some(Ok(finished)) => finished,
@@ -200,7 +200,7 @@ impl Drivers {
         Concerned::Pod(key)
     }
 
-    /// Whether what an agent wants to do with a pod must wait for a driver: then the step to do instead.
+    /// Whether an agent's action on a pod must wait for a driver: then returns the step to do instead.
     pub(super) fn hold(&mut self, view: &dyn View, pod: &Value, step: &Step, now: Timestamp) -> Option<Step> {
         if step.effects.iter().any(starts) {
             return self.before_start(view, pod, now);
@@ -210,7 +210,7 @@ impl Drivers {
             return self.before_removal(view, pod, now);
         }
         if is_over(pod) {
-            // Nothing waits for it; a driver that refuses is asked once more before the pod is removed.
+            // Nothing waits for it; a driver that refuses is called again before the pod is removed.
             let mounted = self.pods.get(field::uid(pod));
             if mounted.is_some_and(|mounted| mounted.state == State::Mounted) {
                 self.unpublish(field::uid(pod), now);
@@ -260,7 +260,7 @@ impl Drivers {
         }
     }
 
-    /// The volumes of a pod that drivers must make visible; `None` if there are none.
+    /// The volumes of a pod that drivers must publish; `None` if there are none.
     fn plan(&self, view: &dyn View, pod: &Value) -> Option<Vec<CsiMount>> {
         let root = self.root.path.join(field::text(pod, "/spec/nodeName"));
         let mounts = agent::csi_mounts(view, pod, &root).ok()?;
@@ -273,7 +273,7 @@ impl Drivers {
             if field::text(pod, "/status/phase") == "Pending" {
                 return None;
             }
-            // It was mounted before this process began.
+            // It was mounted before this process started.
             let mounts = self.plan(view, pod)?;
             let mut entry = PodMounts::new(pod, mounts);
             (entry.state, entry.asked) = (State::Mounted, true);
@@ -318,7 +318,7 @@ impl Drivers {
         }
     }
 
-    /// Lets go of the volumes of a pod that no other pod of its node uses.
+    /// Unstages the volumes of a pod that no other pod of its node uses.
     fn unstage(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let used_elsewhere = |mount: &CsiMount| {
@@ -378,7 +378,7 @@ impl PodMounts {
     }
 }
 
-/// Whether an effect says that a pod runs that did not.
+/// Whether an effect reports that a pod has started.
 fn starts(effect: &Effect) -> bool {
     match effect {
         Effect::Patch(patch) => {

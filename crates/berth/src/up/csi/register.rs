@@ -1,4 +1,4 @@
-//! Tells the cluster that a driver runs on a node: what a kubelet writes when a driver registers.
+//! Registers a driver on a node: writes what a kubelet writes.
 
 use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
@@ -9,10 +9,11 @@ use berth_provisioner::csi::{ClientSettings, NodeClient, NodeIdentity};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a driver may take to be ready before that is reported.
+/// How long a driver may take to become ready before that is reported.
 const READY: Duration = Duration::from_secs(10);
 
-/// Waits for a driver, and writes what it says about the node: labels of its segment, and its entry in the `CSINode`.
+/// Waits for a driver, and writes what it reports about the node: labels of its segment, and its entry in the
+/// `CSINode`.
 pub(super) async fn register(api: &Api, node: &str, address: &str) -> NodeClient {
     let settings = ClientSettings {
         ready_timeout: READY,

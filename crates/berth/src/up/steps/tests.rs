@@ -31,7 +31,7 @@ fn event(reason: &str, uid: &str) -> Value {
         "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p", "uid": uid}, "reason": reason})
 }
 
-/// What the agent says of the pod at a time, in milliseconds, and when it looks again.
+/// What the agent reports about the pod at a time, in milliseconds, and when it looks again.
 fn said(steps: &mut Steps, milliseconds: i64) -> (Vec<&'static str>, Option<i64>) {
     let key = ObjectKey::new("Pod", "default", "p");
     let now = NOW + jiff::SignedDuration::from_millis(milliseconds);
