@@ -1,5 +1,5 @@
-//! What `berth explain` answers to the questions of three in the morning: why a pod that fits waits, which disk is kept by what,
-//! and advice that holds when it is followed.
+//! Answers of `berth explain` to urgent questions: why a pod that fits waits, why a disk is not used, and advice that works when
+//! followed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use anstream::adapter::strip_str;
@@ -11,7 +11,7 @@ use berth_core::quantity::Quantity;
 use berth_scheduler::profile::Profile;
 use clap::Parser as _;
 
-/// Asks about the pod `default/target` as the command does.
+/// Explains the pod `default/target` as the command does.
 fn asked(yaml: &str) -> Report {
     let Command::Explain(args) = Cli::parse_from(["berth", "explain", "--pod", "target"]).command else {
         panic!()
@@ -28,7 +28,7 @@ fn table(report: &Report) -> String {
     strip_str(&render(report, 110)).to_string()
 }
 
-/// Checks the words, and returns the code of why the pod waits.
+/// Checks the text, and returns the code of why the pod waits.
 fn check(name: &str, yaml: &str) -> (&'static str, Report) {
     let report = asked(yaml);
     insta::assert_snapshot!(name, table(&report));
@@ -69,7 +69,7 @@ fn volume(name: &str, node: &str, gi: u32, phase: &str, spec: &str) -> String {
     )
 }
 
-/// A pod as an API server has it, with claims.
+/// A pod as stored by an API server, with claims.
 fn target(claims: &[&str], metadata: &str, spec: &str, status: &str) -> String {
     let mut pod = format!(
         "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: target\n  namespace: default\n  uid: u1\n  creationTimestamp: \
@@ -372,7 +372,7 @@ fn the_selected_node_is_named_and_is_the_provisioners_to_clear() {
     check("selected_node", &yaml);
 }
 
-/// What is said about refused nodes, claims and advice, without the verdict.
+/// The part about refused nodes, claims and advice, without the verdict.
 fn reasons(yaml: &str) -> String {
     let text = table(&asked(yaml));
     let start = text.find("Refused").or_else(|| text.find("Claims")).unwrap_or(0);
@@ -540,7 +540,7 @@ fn names_that_are_almost_right_are_suggested() {
     insta::assert_snapshot!("suggestions", told);
 }
 
-/// The provisioner clears the selected node when it fails, and the scheduler says no more than that.
+/// The provisioner clears the selected node when it fails, and the scheduler reports only that.
 #[test]
 fn a_claim_whose_selected_node_was_cleared_is_told_with_the_reason_of_its_provisioner() {
     let message = "binding volumes: selected-node of claim \"data\" was cleared";
@@ -591,7 +591,7 @@ fn a_pod_on_a_node_that_does_not_exist_is_told_first() {
     assert!(report.waiting.unwrap().text.contains("which does not exist"));
 }
 
-/// Runs the command on a file, and returns what it prints and its exit status.
+/// Runs the command on a file, and returns its output and exit status.
 fn run(yaml: &str, arguments: &[&str]) -> (String, i32) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cluster.yaml");
@@ -679,7 +679,7 @@ fn workloads_claims_volumes_and_nodes_are_explained() {
     assert!(text.contains("expected pod/NAME") && status == 2, "{text}");
 }
 
-/// Follows a step of advice as a person would, by its words. `false` if the words are of a sort that this reader does not know.
+/// Follows a step of advice as a person would, by its wording. Returns `false` for an unknown wording.
 fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> bool {
     let of_node = |world: &mut Vec<Object>, change: &dyn Fn(&mut api::Node)| {
         for object in world.iter_mut() {
@@ -762,7 +762,7 @@ fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> 
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(150))]
 
-    /// Whoever does what a way says has the pod running on the node that it names.
+    /// Following a way gets the pod running on the named node.
     #[test]
     fn advice_that_is_followed_leads_to_a_placement(
         obstacles in proptest::collection::vec((0..128_u8, 0..3_u32), 1..5),

@@ -1,4 +1,4 @@
-//! Keeps the crates that decide free of I/O, and the crates from knowing each other where they must not.
+//! Keeps the pure crates free of I/O, and enforces the dependency rules between crates.
 //!
 //! Read from the manifests and `Cargo.lock`, so that it works offline.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Crates that decide: objects in, decisions out.
+/// Pure crates: objects in, decisions out.
 const PURE: &[&str] = &[
     "berth-core",
     "berth-scheduler",
@@ -18,8 +18,8 @@ const PURE: &[&str] = &[
     "berth-view",
 ];
 
-/// Async runtimes, sockets, TLS, clients and servers, clocks, chance, threads and file walking. Whoever has one of these in
-/// the tree has a way to the world outside.
+/// Async runtimes, sockets, TLS, clients and servers, clocks, randomness, threads and file walking. A crate with one of
+/// these in its tree can do I/O.
 const IMPURE: &[&str] = &[
     "anyhow",
     "async-io",
@@ -63,7 +63,7 @@ const IMPURE: &[&str] = &[
     "walkdir",
 ];
 
-/// Who must not depend on whom, directly or not.
+/// Which crates must not depend on which, directly or indirectly.
 const STRANGERS: &[(&str, &[&str])] = &[
     (
         "berth-core",
@@ -139,7 +139,7 @@ const STRANGERS: &[(&str, &[&str])] = &[
     ),
     ("berth-plan", &["berth-apiserver", "berth-kube", "berth"]),
     ("berth-view", &["berth-apiserver", "berth-kube", "berth-plan", "berth"]),
-    // It measures a simulation that is handed to it, and must not grow into the program that does so.
+    // It measures a simulation that is passed to it, and must not depend on the program that does so.
     (
         "berth-bench",
         &[
@@ -167,7 +167,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Which packages each package of the lock file names. Of workspace members these include test dependencies.
+/// The dependencies of each package in the lock file. For workspace members they include test dependencies.
 fn locked() -> BTreeMap<String, BTreeSet<String>> {
     let text = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let mut packages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -190,8 +190,8 @@ fn locked() -> BTreeMap<String, BTreeSet<String>> {
     packages
 }
 
-/// What a crate of the workspace needs when it is not being tested. What it can do without, it needs only for those who ask
-/// for a feature; the workspace asks for none by default.
+/// The non-test dependencies of a workspace crate. Optional ones are needed only with a feature, and the workspace enables
+/// none by default.
 fn declared(manifest: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(manifest).unwrap();
     let mut names = BTreeSet::new();
@@ -214,7 +214,7 @@ fn declared(manifest: &Path) -> BTreeSet<String> {
     names
 }
 
-/// The crates of the workspace, with what they need when they are not being tested.
+/// The workspace crates, with their non-test dependencies.
 fn members() -> BTreeMap<String, BTreeSet<String>> {
     let mut members = BTreeMap::new();
     let folders = ["bench", "crates"].map(|folder| std::fs::read_dir(root().join(folder)).unwrap());
@@ -229,7 +229,7 @@ fn members() -> BTreeMap<String, BTreeSet<String>> {
     members
 }
 
-/// Everything that a crate pulls in, each with the one that pulled it in.
+/// All transitive dependencies of a crate, each with the one that depends on it.
 fn tree(
     of: &str,
     members: &BTreeMap<String, BTreeSet<String>>,

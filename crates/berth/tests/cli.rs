@@ -1,4 +1,4 @@
-//! The command as users meet it: output, exit status, pipes.
+//! The command as users see it: output, exit status, pipes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -100,7 +100,7 @@ fn a_cluster_that_cannot_be_reached_is_named_once() {
 
 #[test]
 fn a_cluster_that_does_not_answer_is_not_waited_for_without_end() {
-    // It takes connections, as the system does for it, and says nothing.
+    // The system accepts connections, but nothing responds.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let directory = tempfile::tempdir().unwrap();

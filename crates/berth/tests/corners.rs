@@ -1,8 +1,8 @@
-//! Small clusters on which a rule is easily got wrong, each with what is wanted in its first lines.
+//! Small clusters for rules that are easy to get wrong, each with the expected result in its first lines.
 //!
-//! A line that begins with `#> ` is one of these:
+//! A line that starts with `#> ` is one of these:
 //!
-//! - `explain POD fits NODE...`: just these nodes fit, or `nowhere`.
+//! - `explain POD fits NODE...`: exactly these nodes fit, or `nowhere`.
 //! - `explain POD prefers NODE`: it has the highest score of all that fit.
 //! - `explain POD says TEXT`: the report contains it.
 //! - `simulate POD runs on NODE`.
@@ -10,10 +10,10 @@
 //! - `simulate POD stays on NODE: TEXT`: it has the node and does not run, and the reason contains the text.
 //! - `simulate POD does not run`, whether it has a node or not.
 //! - `simulate CLAIM has VOLUME`: they are bound.
-//! - `simulate CLAIM says TEXT`: what was last said of it contains the text.
+//! - `simulate CLAIM says TEXT`: the last event about it contains the text.
 //! - `with ARGUMENTS`: what follows is checked with these arguments.
 //! - `simulate ends with STATUS`: its exit status.
-//! - `error TEXT`: neither command reads the file, and the message contains the text.
+//! - `error TEXT`: both commands refuse the file, and the message contains the text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn json(output: &Output) -> Result<Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|_| said(output))
 }
 
-/// One cluster, with what the commands said about it.
+/// One cluster, with the output of the commands.
 struct Corner {
     file: PathBuf,
     arguments: Vec<String>,
@@ -66,7 +66,7 @@ impl Corner {
         self.simulated.clone().unwrap()
     }
 
-    /// What was found instead of what is wanted.
+    /// Returns what was found instead of the expected result.
     fn check(&mut self, wanted: &str) -> Result<(), String> {
         let (command, rest) = wanted.split_once(' ').expect("a command and more");
         if command == "error" {

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const DRIVER: &str = "dir.berth.dev";
 
-/// A driver process, the control plane with agents that ask it, and a directory for all.
+/// A driver process, the control plane with agents that call it, and a directory for all.
 struct Cluster {
     directory: TempDir,
     up: Up,
@@ -24,7 +24,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Nodes with room, and the objects of a cluster without its nodes.
+    /// Nodes with capacity, and the other objects of a cluster.
     async fn start(nodes: &[(&str, &str)], driver_arguments: &[&str], objects: &[Value]) -> Self {
         Self::start_with(nodes, driver_arguments, objects, &[]).await
     }
@@ -72,7 +72,7 @@ impl Cluster {
         self.directory.path().join("csi")
     }
 
-    /// A provisioner at a socket of the driver.
+    /// A provisioner on a socket of the driver.
     fn provisioner(&self, socket: &str, arguments: &[&str]) -> Berth {
         let address = format!("unix://{}/{socket}", self.csi().display());
         let kubeconfig = self.up.kubeconfig.to_str().unwrap();
@@ -82,7 +82,7 @@ impl Cluster {
         Berth::start(&all)
     }
 
-    /// The volumes of the backend, as they stand on its disk.
+    /// The volumes of the backend, as stored on its disk.
     fn backend(&self) -> Vec<Value> {
         stored(&self.csi().join("volumes"))
     }
@@ -97,7 +97,7 @@ impl Cluster {
         }
     }
 
-    /// Every volume of the backend has its object, and the other way round.
+    /// Every volume of the backend has its object, and vice versa.
     async fn check_nothing_is_lost(&self) {
         let mut objects: Vec<String> = self
             .volumes()
@@ -119,7 +119,7 @@ impl Cluster {
 fn stored(directory: &Path) -> Vec<Value> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    // A file may go while the directory is read.
+    // A file may be deleted while the directory is read.
     let texts = files.filter_map(|path| std::fs::read_to_string(path).ok());
     texts.map(|text| serde_json::from_str(&text).unwrap()).collect()
 }
@@ -143,7 +143,7 @@ fn claim(name: &str, gi: u32) -> Value {
     berth_testing::claim(name, "dir", gi)
 }
 
-/// A number that the last line of a provisioner's log tells.
+/// A number in the last line of a provisioner's log.
 fn told(line: &str, what: &str) -> u64 {
     let (_, rest) = line.split_once(&format!("{what}=")).unwrap_or_else(|| panic!("{line}"));
     rest.split_whitespace().next().unwrap().parse().unwrap()
@@ -332,8 +332,8 @@ async fn each_node_has_a_provisioner_of_its_own() {
     assert_eq!(made, [1, 2]);
 }
 
-/// Nodes fill up while pods come. What was promised counts before it is reported, so that no call fails, and in the end every byte is
-/// used.
+/// Nodes fill up while pods arrive. Promised capacity counts before it is reported, so that no call fails, and in the end every byte
+/// is used.
 #[tokio::test]
 async fn fifty_pods_fill_four_nodes() {
     let nodes = [("n1", "5Gi"), ("n2", "10Gi"), ("n3", "15Gi"), ("n4", "20Gi")];
@@ -355,7 +355,7 @@ async fn fifty_pods_fill_four_nodes() {
     assert_eq!((calls, failed), (50, 0));
 }
 
-/// More pods at once than there is room for: the driver is asked for what it has, and for nothing else.
+/// More pods at once than there is room for: the driver is asked only for what it has.
 #[tokio::test]
 async fn forty_pods_and_room_for_thirty() {
     let nodes = [("n1", "10Gi"), ("n2", "10Gi"), ("n3", "10Gi")];
@@ -422,7 +422,8 @@ async fn claims_of_one_pod_are_added_up() {
     assert_eq!(told(&line, "create_failed"), 0, "{line}");
 }
 
-/// Pools in the form of KEP-1472 (API, Storage capacity), wherever they stand and whomever they serve, decide where a pod goes.
+/// Pools in the form of KEP-1472 (API, Storage capacity) decide where a pod goes, wherever they are published and
+/// whatever they serve.
 #[tokio::test]
 async fn pools_say_where_there_is_room() {
     let definition = concat!(

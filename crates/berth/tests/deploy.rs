@@ -1,6 +1,6 @@
-//! What `deploy/` installs is what the binary understands: arguments, configurations, ports, versions and kinds.
+//! What `deploy/` installs matches the binary: arguments, configurations, ports, versions and kinds.
 //!
-//! Needs no cluster. Whether the rights are enough, and none is too much, the suite on a real API server finds out.
+//! Needs no cluster. The suite on a real API server checks that permissions are sufficient and minimal.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::cli::Cli;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What drivers report of their pools on clusters whose drivers have no status.
+/// The capacity reports of drivers on clusters whose `CSIDriver` has no status.
 const REPORTS: (&str, &str) = ("storage.berth.dev", "csidrivercapacities");
 
 fn root() -> PathBuf {
@@ -38,7 +38,7 @@ fn objects() -> Vec<(String, Value)> {
     found
 }
 
-/// The pods that run the image of the Dockerfile, and the container of each that does.
+/// The pods that run the image of the Dockerfile, with their containers.
 fn pods() -> Vec<(String, Value, Value)> {
     let mut pods = Vec::new();
     for (file, object) in objects() {
@@ -50,7 +50,7 @@ fn pods() -> Vec<(String, Value, Value)> {
         let Some(pod) = object.pointer(place) else {
             continue;
         };
-        // A name under a domain that nobody can have: what is not edited pulls nothing.
+        // A reserved domain: unedited manifests pull nothing.
         let image = format!("registry.invalid/berth:{}", env!("CARGO_PKG_VERSION"));
         let containers = pod["containers"].as_array().unwrap();
         let ours = containers.iter().find(|container| container["image"] == image.as_str());
@@ -93,7 +93,7 @@ fn the_components_take_their_configurations() {
         let (name, content) = map["data"].as_object().unwrap().iter().next().unwrap();
         let path = directory.path().join(name);
         std::fs::write(&path, content.as_str().unwrap()).unwrap();
-        // A component reads its configuration before it looks for the cluster, which is not there.
+        // A component reads its configuration before it connects to the cluster, which does not exist.
         let output = Command::new(env!("CARGO_BIN_EXE_berth"))
             .arg(name.strip_suffix(".yaml").unwrap())
             .args(["--kubeconfig", "no-such-kubeconfig", "--config"])
@@ -115,7 +115,7 @@ fn probes_ask_where_the_component_answers() {
             .iter()
             .find_map(|argument| argument.strip_prefix("--listen=").map(str::to_owned));
         let listen: SocketAddr = listen.unwrap().parse().unwrap();
-        // On the network of the node, nobody but the node may ask.
+        // On the host network, only the node itself may connect.
         let host = &pod["hostNetwork"] == true;
         assert_eq!(listen.ip().is_loopback(), host, "{file}");
         assert!(host || listen.ip().is_unspecified(), "{file}: probes come from outside");
@@ -134,7 +134,7 @@ fn probes_ask_where_the_component_answers() {
     }
 }
 
-/// A component that grows without bound ends before its node does.
+/// A component that grows without bound is killed before its node runs out of memory.
 #[test]
 fn pods_have_a_limit_of_memory() {
     for (file, _, container) in pods() {
@@ -154,7 +154,7 @@ fn leases_are_granted_by_name() {
     let mut named = 0;
     for (file, role) in roles {
         for rule in role["rules"].as_array().unwrap() {
-            // What is created has no name yet.
+            // A new object has no name yet.
             if rule["resources"] == json!(["leases"]) && rule["verbs"] != json!(["create"]) {
                 assert_eq!(rule["resourceNames"].as_array().map(Vec::len), Some(1), "{file}");
                 named += 1;
@@ -194,11 +194,11 @@ fn pods_have_no_more_privileges_than_they_need() {
         assert_eq!(confined["capabilities"], serde_json::json!({"drop": ["ALL"]}), "{file}");
         assert_eq!(confined["seccompProfile"]["type"], "RuntimeDefault", "{file}");
         for field in ["hostNetwork", "hostPID", "hostIPC"] {
-            // A static pod starts before there is a network of pods.
+            // A static pod starts before there is a pod network.
             let needed = field == "hostNetwork" && file.contains("static-pod");
             assert!(needed || pod[field].is_null(), "{file}: {field}");
         }
-        // The socket of a driver mostly belongs to root.
+        // The socket of a driver usually belongs to root.
         if !file.contains("provisioner") {
             assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{file}");
             assert!(pod["securityContext"]["runAsUser"].as_u64() > Some(0), "{file}");
@@ -243,7 +243,7 @@ fn roles_are_about_kinds_that_berth_knows() {
         Resource::DEPLOYMENTS,
     ];
     let mut known: BTreeSet<(&str, &str)> = others.map(|resource| (resource.group, resource.plural)).into();
-    // What owns the pod of a provisioner is read whatever it is.
+    // The owner of a provisioner's pod is read whatever its kind.
     known.insert(("apps", "daemonsets"));
     known.insert(REPORTS);
     known.extend(
@@ -267,7 +267,7 @@ fn roles_are_about_kinds_that_berth_knows() {
                 );
             }
             let verbs = words("verbs");
-            // A watch begins with a list, and whoever lists here goes on to watch.
+            // A watch starts with a list, and every lister here also watches.
             assert_eq!(verbs.contains(&"list"), verbs.contains(&"watch"), "{file}: {rule}");
             assert!(!verbs.contains(&"*"), "{file}: {rule}");
         }
@@ -327,7 +327,7 @@ fn the_provisioner_of_nodes_reaches_every_node() {
     assert_eq!(pod["priorityClassName"], "system-node-critical");
 }
 
-/// The metrics that `docs/metrics.md` lists, each with its labels. Another test compares that page with the code.
+/// The metrics in `docs/metrics.md`, each with its labels. Another test compares that page with the code.
 fn listed_metrics() -> BTreeMap<String, BTreeSet<String>> {
     let page = text("docs/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -341,7 +341,7 @@ fn listed_metrics() -> BTreeMap<String, BTreeSet<String>> {
     .collect()
 }
 
-/// The words of a query in the language of Prometheus, texts in quotes left out.
+/// The words of a PromQL query, without quoted texts.
 fn words(query: &str) -> Vec<&str> {
     let outside = query.split('"').step_by(2);
     outside
@@ -364,7 +364,7 @@ fn alerts_and_dashboard_read_metrics_that_there_are() {
         queries.extend(groups.iter().flat_map(|group| list(group, "rules")));
     }
     assert!(queries.len() > 30, "{}", queries.len());
-    // What Prometheus itself knows of a pod, and the labels that a query may have beside those of its metric.
+    // Labels that Prometheus adds for a pod, and further labels that a query may use.
     let of_pods = ["namespace", "container"];
     for query in queries {
         let query = query["expr"].as_str().unwrap();
@@ -388,7 +388,7 @@ fn alerts_and_dashboard_read_metrics_that_there_are() {
             count += 1;
         }
         assert!(count > 0, "{query}");
-        // In braces, and after `by`, are names of labels.
+        // Braces and `by` contain label names.
         let lists = query
             .split(['{', '('])
             .skip(1)
@@ -420,7 +420,7 @@ fn commands_set_values_that_the_chart_has() {
                 .replace("[0]", "");
             let mut at = &schema;
             for part in key.split('.') {
-                // What is not described further takes anything.
+                // An object without a schema accepts anything.
                 if at["type"] == "array" || at.get("properties").is_none() {
                     break;
                 }

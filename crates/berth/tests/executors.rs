@@ -1,4 +1,5 @@
-//! One list of effects, two executors: on the embedded API server and on the cluster in memory it ends with the same objects.
+//! One list of effects gives the same objects with both executors: on the embedded API server and on the cluster in
+//! memory.
 
 // Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -22,10 +23,10 @@ const KINDS: [&str; 3] = ["Pod", "PersistentVolumeClaim", "ReplicaSet"];
 const NAMES: [&str; 2] = ["a", "b"];
 const FINALIZERS: [&str; 4] = ["foregroundDeletion", "orphan", "example.com/one", "example.com/two"];
 
-/// Which of few objects.
+/// One of a few objects.
 type Name = (&'static str, &'static str);
 
-/// What to do; what it means for uids and versions depends on the cluster.
+/// An action; its UIDs and versions depend on the cluster.
 #[derive(Clone, Debug)]
 enum Deed {
     Create {
@@ -33,7 +34,7 @@ enum Deed {
         owners: Vec<(Name, bool)>,
         finalizers: Vec<&'static str>,
     },
-    /// A change of the object itself, of its status by the subresource, or of all of it by either.
+    /// A change of the object itself, of its status through the subresource, or of everything through either.
     Change {
         name: Name,
         body: Body,
@@ -58,7 +59,7 @@ enum Body {
     Finalizers(Vec<&'static str>),
     Spec(i64),
     Status(i64),
-    /// What no change touches.
+    /// A field that no change touches.
     Kept,
 }
 
@@ -113,17 +114,17 @@ fn key((kind, name): Name) -> ObjectKey {
     ObjectKey::new(kind, "default", name)
 }
 
-/// What is remembered of one cluster.
+/// The state of one cluster.
 #[derive(Default)]
 struct Memory {
-    /// Objects as they were when they were created last.
+    /// Objects as last created.
     first: BTreeMap<ObjectKey, Target>,
     /// All uids that objects had, in order.
     uids: Vec<String>,
 }
 
 impl Memory {
-    /// The effect that a deed is in this cluster, if it is about something.
+    /// The effect of an action in this cluster, if its target exists.
     fn effect(&self, deed: &Deed, get: &dyn Fn(Name) -> Option<Value>) -> Option<Effect> {
         let target = |name: Name, stale: bool| match stale {
             true => self.first.get(&key(name)).cloned(),
@@ -196,7 +197,7 @@ impl Memory {
     }
 }
 
-/// To every client a field that is null is a field that is absent.
+/// A null field is the same as a missing one to every client.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -208,7 +209,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// How a deed went, without words.
+/// The result of an action, without its message.
 fn outcome(refusal: Option<&Refusal>) -> &'static str {
     match refusal {
         None => "done",
@@ -271,7 +272,7 @@ impl Live {
         self.server.collect_garbage().await;
         let mut found = self.objects().await;
         if let (Deed::Create { name, .. }, None) = (deed, &refused) {
-            // Its owners may have been on their way out, and it with them.
+            // Its owners may have been about to be deleted, and it with them.
             found
                 .get(name)
                 .into_iter()

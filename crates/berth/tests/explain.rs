@@ -1,4 +1,4 @@
-//! What `berth explain` says about small clusters, as snapshots: the words are the product.
+//! The output of `berth explain` for small clusters, as snapshots: the wording is the product.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use anstream::adapter::strip_str;
@@ -343,7 +343,7 @@ fn the_report_as_json() {
     insta::assert_json_snapshot!("report", explained(&yaml));
 }
 
-/// Values that are wrong, extreme or of another kind in most places.
+/// Values that are wrong, extreme or of another type in most places.
 const NASTY: &[&str] = &[
     "-1",
     "0",
@@ -378,7 +378,7 @@ const NASTY: &[&str] = &[
     "\"\\u0000\"",
 ];
 
-/// A text with some of its values replaced, and some of its lines gone.
+/// A text with some of its values replaced, and some of its lines removed.
 fn mutated(text: &str, edits: &[(proptest::sample::Index, proptest::sample::Index)]) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     for (line, value) in edits {
@@ -402,7 +402,7 @@ fn mutated(text: &str, edits: &[(proptest::sample::Index, proptest::sample::Inde
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
 
-    /// Whatever stands in the files, there is an error or an answer, and the answer can be shown.
+    /// Whatever the files contain, there is an error or an answer, and the answer can be rendered.
     #[test]
     fn any_cluster_is_explained_or_refused(
         which in 0..2_usize,

@@ -1,4 +1,4 @@
-//! Reading clusters from files: what is understood, what is said about what is not, and that nothing panics.
+//! Reading clusters from files: what is accepted, what is reported, and that nothing panics.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::input::{self, NoProgress, Source};
@@ -6,7 +6,7 @@ use berth_core::api::Object;
 use proptest::prelude::*;
 use std::path::Path;
 
-/// Reads a text and gives the objects as `Kind/ns/name`, or the error's words.
+/// Reads a text and returns the objects as `Kind/ns/name`, or the error message.
 fn read(text: &str) -> Result<Vec<String>, String> {
     let mut objects = Vec::new();
     input::read_text("in.yaml", text, &mut |object| objects.push(named(&object)))
@@ -343,7 +343,7 @@ proptest! {
         let _ = input::read(&[Source::StandardInput], &mut &bytes[..], &mut NoProgress, &mut |_| {});
     }
 
-    /// What is written as JSON means the same when it is read as YAML.
+    /// JSON has the same meaning when it is read as YAML.
     #[test]
     fn json_and_yaml_agree(labels in proptest::collection::btree_map("[a-z]{1,5}", "\\PC{0,10}", 0..4)) {
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}});

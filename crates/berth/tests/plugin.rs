@@ -1,4 +1,4 @@
-//! `explain` and `simulate` on the cluster of a kubeconfig, under the name that kubectl calls plugins by.
+//! `explain` and `simulate` on the cluster of a kubeconfig, under the name of a kubectl plugin.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -38,7 +38,7 @@ spec:
   containers: [{name: c, image: i}]
 ";
 
-/// Neither names a namespace. The first changes a pod that the cluster has, the second is new.
+/// Neither sets a namespace. The first changes an existing pod of the cluster, the second is new.
 const FILES: &str = "\
 apiVersion: v1
 kind: Pod
@@ -83,7 +83,7 @@ impl Cluster {
         let started = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("Press Ctrl-C to stop")));
         assert!(started.is_some());
         std::thread::spawn(move || lines.for_each(drop));
-        // The same cluster again, by a context of another name and with a namespace.
+        // The same cluster again, through a context with another name and a namespace.
         let text = std::fs::read_to_string(at("kubeconfig")).unwrap();
         let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
         let mut context = kubeconfig["contexts"][0].clone();
@@ -134,7 +134,7 @@ fn commands_work_on_the_cluster_of_the_context() {
         ("explain --pod shop/web", "shop/web", true),
         ("explain --pod default/web --context shop", "default/web", false),
         ("explain pod/web --kubeconfig kubeconfig", "default/web", false),
-        // Files on top: their pods are in the namespace of the context, and what they do not say stays.
+        // Files on top: their pods are in the namespace of the context, and unspecified fields are kept.
         ("explain pod/new -f files.yaml --on-cluster", "default/new", true),
         (
             "explain po/new -f files.yaml --on-cluster --context shop",
@@ -146,7 +146,7 @@ fn commands_work_on_the_cluster_of_the_context() {
             "shop/web",
             false,
         ),
-        // Files alone.
+        // Files only.
         (
             "explain po/new -f files.yaml -f cluster.yaml -n other",
             "other/new",

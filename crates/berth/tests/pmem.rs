@@ -1,5 +1,5 @@
-//! Redis on persistent memory, the user story of KEP-1472 (Ephemeral PMEM volume for Redis): inline volumes with a size, a driver on each node, pools in the
-//! status of the driver, and a provisioner beside each driver that does nothing but report.
+//! Redis on persistent memory, the user story of KEP-1472 (Ephemeral PMEM volume for Redis): inline volumes with a size, a driver on each node, pools
+//! in the status of the driver, and a provisioner next to each driver that only reports.
 
 // Test helpers may panic too; the lints exempt only the test functions themselves.
 #![cfg(unix)]
@@ -166,7 +166,7 @@ async fn an_ephemeral_volume_lands_only_where_the_pool_has_room() {
 async fn a_pod_waits_while_its_driver_refuses() {
     let story = Story::begin(true).await;
     let up = &story.up;
-    // Somebody who asks no scheduler.
+    // A pod that bypasses the scheduler.
     up.create(&redis("large", "20Gi", Some("node-1"))).await;
     eventually("told", async || {
         story.told("large", "FailedMount").await.contains("ResourceExhausted")
@@ -201,7 +201,7 @@ async fn a_pod_waits_while_its_driver_refuses() {
 async fn a_driver_that_does_not_ask_for_the_pod_is_not_told_the_size() {
     let story = Story::begin(false).await;
     story.up.create(&redis("redis", "1Gi", Some("node-1"))).await;
-    // Without pod info, our driver takes the volume for a persistent one that it does not know.
+    // Without pod information, the driver treats the volume as an unknown persistent one.
     eventually("told", async || {
         story.told("redis", "FailedMount").await.contains("there is no volume")
     })

@@ -1,5 +1,5 @@
-//! Keeps the output that README.md prints true: every `$ berth …` in it is run, and what follows must be what comes out.
-//! The session with kubectl, which needs kubectl, is played by `e2e/readme/run`.
+//! Keeps the output in README.md up to date: every `$ berth …` in it is run, and its output must follow. The session
+//! with kubectl is played by `e2e/readme/run`.
 //!
 //! `BERTH_UPDATE_README=1 cargo test -p berth --test readme` writes the new output into README.md.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What a command prints, as on a terminal without colours that is 100 columns wide.
+/// The output of a command, as on a terminal without colours that is 100 columns wide.
 fn output_of(command: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_berth"))
         .args(command.split_whitespace())
@@ -24,7 +24,7 @@ fn output_of(command: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// README.md with the output of its commands as it is now, and the commands.
+/// README.md with the current output of its commands, and the commands.
 fn refreshed(readme: &str) -> (String, Vec<String>) {
     let mut out = Vec::new();
     let mut commands = Vec::new();
@@ -82,7 +82,7 @@ fn the_readme_has_a_session_to_play() {
     );
 }
 
-/// The first command of the README names no binary.
+/// The first command of the README specifies no binary.
 #[test]
 fn cargo_run_means_berth() {
     let output = Command::new(env!("CARGO"))

@@ -1,5 +1,5 @@
-//! The examples of provisioning in KEP-490 (Dynamic Provisioning with Topology), as it prints them: from YAML to a running pod on `berth up`, with the objects
-//! that come of them.
+//! The provisioning examples of KEP-490 (Dynamic Provisioning with Topology), verbatim: from YAML to a running pod on `berth up`, with the resulting
+//! objects.
 
 // Test helpers may panic too; the lints exempt only the test functions themselves.
 #![cfg(unix)]
@@ -79,7 +79,7 @@ impl Story {
         }
     }
 
-    /// The volume, the claim and the pod, without what is different each time.
+    /// The volume, the claim and the pod, without what differs each time.
     async fn outcome(&self) -> Value {
         let pod = self.up.wait_for(Kind::Pod, "my-pod", "/status/phase", "Running").await;
         self.up
@@ -93,7 +93,7 @@ impl Story {
             .wait_for(Kind::PersistentVolume, name, "/status/phase", "Bound")
             .await;
         if volume["spec"]["gcePersistentDisk"].is_object() {
-            // Who serves such a disk today is written down by the controller, before or after it is bound.
+            // The controller records the current driver of such a disk, before or after it is bound.
             let driver = "pd.csi.storage.gke.io";
             let migrated = "/metadata/annotations/pv.kubernetes.io~1migrated-to";
             volume = self.up.wait_for(Kind::PersistentVolume, name, migrated, driver).await;
@@ -139,7 +139,7 @@ fn zonal_nodes() -> [String; 3] {
     })
 }
 
-/// "End to End Zonal Example". One zone has a node, so the outcome is the one that is printed.
+/// "End to End Zonal Example". Only one zone has a node, so the outcome is the printed one.
 #[tokio::test]
 async fn end_to_end_zonal_example() {
     let story = Story::play(&zonal_nodes()[..1], STANDARD, "standard").await;
@@ -147,7 +147,7 @@ async fn end_to_end_zonal_example() {
 }
 
 /// "Zonal Example": the volume is in one of the two allowed zones, and so is the pod. Of three zones, two are allowed
-/// and one of them has no node, so that there is one outcome.
+/// and one of them has no node, so there is only one outcome.
 #[tokio::test]
 async fn zonal_example() {
     let story = Story::play(&zonal_nodes()[1..], ZONAL, "zonal-class").await;
@@ -158,7 +158,7 @@ async fn zonal_example() {
 #[tokio::test]
 async fn multi_zonal_example() {
     let [first, second, _] = zonal_nodes();
-    // Both zones will do for the pod; so that there is one outcome, one has no room for it.
+    // The pod can run in both zones; one has no room for it, so that there is only one outcome.
     let second = second.replace("pods: \"110\"", "pods: \"0\"");
     let story = Story::play(&[first, second], MULTI_ZONAL, "multi-zonal-class").await;
     insta::assert_json_snapshot!(story.outcome().await);

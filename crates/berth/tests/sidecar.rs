@@ -1,4 +1,4 @@
-//! Command lines of the external-provisioner, as public charts of CSI drivers have them, start `berth provisioner`.
+//! Command lines of the external-provisioner, from public charts of CSI drivers, start `berth provisioner`.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 use support::{Berth, Up, eventually};
 use tempfile::TempDir;
 
-/// Arguments of the container `csi-provisioner`, by driver. What a chart fills in is filled in by its defaults.
+/// Arguments of the container `csi-provisioner`, by driver, with the defaults of each chart.
 const CHARTS: &[(&str, &str)] = &[
     (
         "aws-ebs-csi-driver",
@@ -178,7 +178,7 @@ fn the_socket_of_sidecars_is_the_default_under_their_name() {
 
 const DRIVER: &str = "dir.berth.dev";
 
-/// A control plane with one node and a driver, in a directory in which the provisioner is called `csi-provisioner`.
+/// A control plane with one node and a driver, in a directory in which the provisioner is named `csi-provisioner`.
 async fn cluster(publishes: bool, objects: Vec<Value>) -> (TempDir, Up, Berth) {
     let directory = TempDir::new().unwrap();
     let csi = directory.path().join("csi");
@@ -222,7 +222,7 @@ fn provisioner(directory: &TempDir, up: &Up, chart: &str, socket: &str, environm
 
 #[tokio::test]
 async fn a_provisioner_of_one_node_serves_it_and_takes_over_what_was_published() {
-    // What the program that was there before published, under a name of its own.
+    // What the previous program published, under its own name.
     let published = json!({"topology.dir.berth.dev/node": "n1"});
     let before = object("storage.k8s.io/v1", "CSIStorageCapacity", "csisc-before")
         .with("/metadata/namespace", json!("default"))

@@ -1,4 +1,4 @@
-//! `berth simulate` as users meet it: dumps of real clusters, scenarios, pages, narrow terminals.
+//! `berth simulate` as users see it: dumps of real clusters, scenarios, pages, narrow terminals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -39,7 +39,8 @@ const PLAYED: [&str; 4] = [
     "e2e/report/zone-lost.yaml",
 ];
 
-/// What kubectl prints of a running cluster: a List with owners, conditions, revisions, managed fields and bound claims.
+/// The output of kubectl for a running cluster: a List with owners, conditions, revisions, managed fields and bound
+/// claims.
 fn dump() -> Value {
     let stamp = |name: &str, uid: &str| {
         json!({"name": name, "namespace": "shop", "uid": uid, "resourceVersion": "81234", "generation": 4,

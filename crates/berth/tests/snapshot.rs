@@ -1,4 +1,5 @@
-//! Snapshots of a cluster in this process: what is in them, what is not, and that they answer as the cluster does.
+//! Snapshots of a cluster in this process: what they contain and omit, and that they give the same answers as the
+//! cluster.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::cli::{Cli, Command, ExplainArgs};
@@ -29,7 +30,7 @@ struct Cluster {
     api: Api,
 }
 
-/// The server, but for one path.
+/// The server, except for one path.
 #[derive(Clone)]
 struct Refusing {
     service: ApiService,
@@ -55,7 +56,7 @@ where
         if request.uri().path() != self.path {
             return self.service.call(request);
         }
-        // What kube-apiserver answers where it serves nothing.
+        // The response of kube-apiserver for an unserved path.
         let not_served = self.answer == StatusCode::NOT_FOUND;
         let body = if not_served { "404 page not found\n" } else { "{}" };
         let body = bytes::Bytes::from_static(body.as_bytes()).into();
@@ -75,7 +76,7 @@ impl Cluster {
         Self { service, api }
     }
 
-    /// A client to which one path gives this answer.
+    /// A client that gets this response for one path.
     fn but(&self, path: &'static str, answer: StatusCode) -> Connection {
         let service = self.service.clone();
         let refusing = Refusing { service, path, answer };
@@ -129,7 +130,7 @@ impl Cluster {
             self.create(&namespace).await;
         }
         for object in &mut objects {
-            // Manifests for `explain` may leave out what the API server insists on.
+            // Manifests for `explain` may omit what the API server requires.
             if let Some(container) = object
                 .pointer_mut("/spec/containers/0")
                 .filter(|found| found["image"].is_null())
@@ -323,7 +324,7 @@ async fn what_is_missing_is_said_again_by_those_who_read_it() {
 
 const REPORT: &str = "/apis/storage.berth.dev/v1alpha1/csidrivercapacities";
 
-/// The server, and a custom resource that it does not know.
+/// The server, and a custom resource that it does not serve.
 #[derive(Clone)]
 struct Reporting(ApiService);
 
@@ -355,7 +356,7 @@ where
     }
 }
 
-/// A pod that waits for a volume of 5Gi to be made, and what it needs but for capacity.
+/// A pod that waits for a volume of 5Gi to be provisioned, with everything it needs except capacity.
 fn pod_with_claim() -> [Value; 5] {
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
         "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
@@ -373,7 +374,7 @@ fn pod_with_claim() -> [Value; 5] {
     [class, node, csi_node, claim, pod]
 }
 
-/// What is read, and the simulation of it.
+/// Reads the sources, and simulates them.
 fn simulated(sources: &[Source]) -> Simulation {
     let mut objects = Vec::new();
     let summary = read_values(sources, &mut std::io::empty(), &mut NoProgress, &mut |object| {

@@ -1,4 +1,4 @@
-//! Whatever stands in an object, a terminal shows it and does not obey it.
+//! Whatever an object contains, a terminal displays it and does not interpret it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Clears the screen, renames the window, hides what follows, begins a sequence in one character, goes back to the
-/// beginning of the line, turns the direction of text, writes black on black, and begins a line of its own.
+/// Clears the screen, renames the window, hides what follows, starts a sequence in one character, returns to the start
+/// of the line, changes the text direction, writes black on black, and starts a new line.
 const HOSTILE: &str = "a\x1b[2J\x1b]0;owned\x07\x1b[8m\u{9b}2J\r\u{202e}b\x1b[30m\nforged";
 
-/// One of each kind that commands show something of.
+/// One object of each kind that commands display.
 fn objects() -> Value {
     let labels = json!({"kubernetes.io/hostname": "n1", "zone": "a"});
     let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
@@ -40,7 +40,7 @@ fn objects() -> Value {
     ]})
 }
 
-/// The places of all texts in a value.
+/// The paths of all strings in a value.
 fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_owned()),
@@ -62,7 +62,7 @@ fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What a command writes when it reads an object list from its standard input.
+/// The output of a command that reads an object list from standard input.
 fn output(arguments: &[&str], list: &Value) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
         .args(arguments)
@@ -82,7 +82,7 @@ fn output(arguments: &[&str], list: &Value) -> String {
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
-/// Whether a text holds what a terminal obeys, but for the plain styles of tables.
+/// Whether a text contains what a terminal interprets, except the plain styles of tables.
 fn is_obeyed(text: &str) -> bool {
     let sequences = text.split('\x1b').skip(1);
     let foreign = |sequence: &str| {

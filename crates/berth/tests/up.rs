@@ -36,7 +36,7 @@ async fn pods_run_on_the_sample_cluster_and_the_state_survives() {
     let mut again = Up::start(directory.path(), &arguments).await;
     again.wait_for(Kind::Pod, "regional", "/status/phase", "Running").await;
     assert!(again.get(Kind::Node, "node-c3").await.is_some());
-    // A crash: what was answered is there, and work goes on.
+    // A crash: confirmed writes are kept, and work continues.
     again.create_pod_with_claim("last", "zonal").await;
     again.berth.crash();
     let crashed = Up::start(directory.path(), &arguments).await;
@@ -57,7 +57,7 @@ async fn a_claim_of_a_driver_that_runs_nowhere_gets_a_hint() {
     up.berth.read_until("berth up with --simulate-drivers");
 }
 
-/// The address in the first line that `berth up` says.
+/// The address in the first line of `berth up`.
 fn address(up: &Up) -> &str {
     let first = up.greeting.first().unwrap();
     first.split("https://").nth(1).unwrap().split(": ").next().unwrap()
@@ -71,7 +71,7 @@ async fn a_data_directory_keeps_the_port_unless_somebody_else_has_it() {
     let mut first = Up::start(directory.path(), &arguments).await;
     let mut before = address(&first).to_owned();
     assert_eq!(first.berth.stop().code(), Some(0));
-    // Any process of this machine may take the port while nobody listens there: then the next start says so.
+    // Any process of this machine may take the port while it is free: then the next start reports it.
     let mut kept = false;
     for _ in 0..10 {
         let mut next = Up::start(directory.path(), &arguments).await;
@@ -122,7 +122,7 @@ async fn daemon_sets_run_and_cron_jobs_are_said_not_to() {
         found["status"]["numberAvailable"] == 9 && found["status"]["desiredNumberScheduled"] == 9
     })
     .await;
-    // A taint sends its pod away, and the pod of nobody else.
+    // A taint evicts its pod, and no other.
     let taints = json!({"spec": {"taints": [{"key": "repair", "effect": "NoExecute"}]}});
     let nodes = Resource::of(Kind::Node);
     up.api.merge_patch(nodes, "", "node-a1", None, &taints).await.unwrap();
@@ -177,7 +177,7 @@ async fn agents_do_as_annotations_say_and_budgets_are_kept() {
         up.api.post_path(path, &eviction).await.is_err(),
         "the budget allows no eviction"
     );
-    // A pod that loses the label is no longer the budget's, and one that gets it back is.
+    // A pod that loses the label no longer belongs to the budget, and one that gets it back does.
     for (label, count) in [(json!(null), 0), (json!("kept"), 1)] {
         let relabel = json!({"metadata": {"labels": {"app": label}}});
         let pods = Resource::of(Kind::Pod);
@@ -315,7 +315,7 @@ async fn explain_reads_the_cluster_of_a_kubeconfig() {
     let directory = TempDir::new().unwrap();
     let up = Up::start(directory.path(), &["--components", "api,controller,nodes"]).await;
     up.create_pod_with_claim("p", "local").await;
-    // Delayed claims wait for a pod; the volumes of the sample cluster are there once they are available.
+    // Delayed claims wait for a pod; the volumes of the sample cluster can be used once they are available.
     up.wait_for(Kind::PersistentVolumeClaim, "p", "/status/phase", "Pending")
         .await;
     up.wait_for(Kind::PersistentVolume, "node-a1-disk1", "/status/phase", "Available")
@@ -405,7 +405,7 @@ async fn a_snapshot_is_simulated_as_the_cluster_stands() {
         assert_eq!((taken.status.code(), taken.stdout.len()), (Some(0), 0), "{taken:?}");
         let before = std::fs::read(&file).unwrap();
         let shown = berth(&["snapshot", "--kubeconfig", kubeconfig]);
-        // Two snapshots are the same once nothing moves any more.
+        // Two snapshots are equal once nothing changes any more.
         if shown.stdout == before {
             break before;
         }
@@ -420,7 +420,7 @@ async fn a_snapshot_is_simulated_as_the_cluster_stands() {
         .collect();
     assert_eq!(found, expected);
 
-    // What cannot be done leaves the file as it is, and nothing beside it.
+    // A refused operation leaves the file unchanged, and nothing next to it.
     let refused = berth(&[
         "snapshot",
         "--kubeconfig",
@@ -436,7 +436,7 @@ async fn a_snapshot_is_simulated_as_the_cluster_stands() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
-/// What `kubectl get -o yaml` shows of a cluster, and what a snapshot does, is the same cluster when it is loaded.
+/// The output of `kubectl get -o yaml`, and a snapshot, load as the same cluster.
 #[tokio::test]
 async fn a_dump_and_a_snapshot_are_the_same_cluster() {
     let directory = TempDir::new().unwrap();
@@ -503,7 +503,7 @@ async fn a_dump_and_a_snapshot_are_the_same_cluster() {
             items.push(object);
         }
     }
-    // Whoever is loaded last may be the first to be looked at.
+    // The object loaded last may be the first to be processed.
     items.reverse();
     items.push(json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "g", "namespace": "far"}}));
     let dump = directory.path().join("dump.json");
@@ -534,10 +534,10 @@ async fn a_dump_and_a_snapshot_are_the_same_cluster() {
                 up.greeting
             );
         }
-        // Once a pod that came later runs, whoever would have touched the others has had the time.
+        // Once a later pod runs, any controller that would have touched the others has had the time.
         up.create_pod_with_claim("probe", "zonal").await;
         up.wait_for(Kind::Pod, "probe", "/status/phase", "Running").await;
-        // A snapshot leaves out of a template what decisions do not read, so that pods may be made again.
+        // A snapshot omits template fields that decisions do not read, so pods may be recreated.
         let is_compared = |kind: &str| {
             file == &dump || matches!(kind, "Node" | "PersistentVolume" | "PersistentVolumeClaim" | "Service")
         };
@@ -623,7 +623,7 @@ fn the_world_needs_a_token_before_anything_is_done() {
     assert!(refused.stdout.is_empty() && !data.exists(), "it had begun");
 }
 
-/// A volume of old says where it is by a label. New ones get an affinity that says the same, those of files if that is asked for.
+/// An older volume is located by a label. New ones get an equivalent affinity, those of files on request.
 #[tokio::test]
 async fn zone_labels_of_volumes_become_affinity() {
     let volume = |name: &str| {
@@ -647,7 +647,7 @@ async fn zone_labels_of_volumes_become_affinity() {
         let all = [&["-f", file.to_str().unwrap()], arguments.as_slice()].concat();
         let up = Up::start(directory.path(), &all).await;
         up.create(&volume("new")).await;
-        // The controller has looked at a volume when it says that it is there to be taken.
+        // The controller has processed a volume when it is available.
         for (name, expected) in [("new", of_new), ("old", of_old)] {
             up.wait_for(Kind::PersistentVolume, name, "/status/phase", "Available")
                 .await;
@@ -686,7 +686,7 @@ fn bad_arguments_and_configurations_are_named() {
     }
 }
 
-/// A built-in provisioner with finite room says so, and the scheduler heeds it: nobody tries in vain.
+/// A built-in provisioner with limited capacity publishes it, and the scheduler respects it: no attempt fails.
 #[tokio::test]
 async fn the_room_of_built_in_provisioners_counts() {
     let directory = TempDir::new().unwrap();
@@ -743,7 +743,7 @@ async fn the_room_of_built_in_provisioners_counts() {
         !annotations.contains("selected-node"),
         "nothing was tried: {annotations}"
     );
-    // A class of the same provisioner without a limit is not held up.
+    // A class of the same provisioner without a limit is not blocked.
     up.create_pod_with_claim("d", "wide").await;
     up.wait_for(Kind::Pod, "d", "/status/phase", "Running").await;
     up.delete(Kind::Pod, "a").await;

@@ -24,7 +24,7 @@ fn changes(arguments: &[&str]) -> Value {
     outcome["changes"].clone()
 }
 
-/// Two nodes of one CPU in one zone, the first with a pod that runs; a second one waits for a label that no node has.
+/// Two nodes with one CPU in one zone, the first with a running pod; a second pod waits for a label that no node has.
 fn cluster() -> Vec<Value> {
     let node = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Node",

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// The width of help on the pages.
 const WIDTH: usize = 100;
 
-/// All commands but berth itself, as `bench decide`.
+/// All commands except berth itself, for example `bench decide`.
 pub(crate) fn names() -> Vec<String> {
     let pages = berth::man::pages(Cli::command()).unwrap();
     pages.iter().skip(1).map(|page| page.command[1..].join(" ")).collect()
@@ -33,7 +33,7 @@ pub(crate) fn help(name: &str) -> String {
     format!("```text\n{}\n```\n", lines.join("\n").trim_end())
 }
 
-/// The commands with a line each.
+/// The commands with one line each.
 pub(crate) fn table() -> String {
     let mut out = "| command | what it does |\n|---|---|\n".to_owned();
     for name in names() {
@@ -44,7 +44,7 @@ pub(crate) fn table() -> String {
     out
 }
 
-/// What a command prints, as on a terminal without colours.
+/// The output of a command, as on a terminal without colours.
 pub(crate) fn run(arguments: &str) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_berth"))
         .args(arguments.split_whitespace())
@@ -81,7 +81,7 @@ fn every_command_has_a_description_examples_and_exit_codes() {
     }
 }
 
-/// An example that a terminal breaks in two cannot be pasted.
+/// An example that wraps on a terminal cannot be pasted.
 #[test]
 fn examples_stand_whole_on_a_terminal() {
     for name in [String::new()].into_iter().chain(names()) {

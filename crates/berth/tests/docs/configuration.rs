@@ -30,7 +30,7 @@ pub(crate) fn gates() -> String {
     out
 }
 
-/// Every field that a configuration may have, by the part it is of.
+/// Every field of a configuration, by its part.
 pub(crate) fn fields() -> String {
     let mut out = "| part | fields |\n|---|---|\n".to_owned();
     for (name, fields) in structs(include_str!("../../src/config/file.rs")) {
@@ -45,7 +45,7 @@ pub(crate) fn fields() -> String {
     out
 }
 
-/// The structs of a source file with the names that their fields have in a file.
+/// The structs of a source file with the names of their fields in YAML.
 fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     let mut structs: Vec<(String, Vec<String>)> = Vec::new();
     let mut renamed = None;
@@ -111,7 +111,7 @@ fn every_gate_and_argument_is_explained() {
     }
 }
 
-/// The row of a field in a table of the page: its default.
+/// The default in the table row of a field.
 fn default_on_page<'a>(part: &'a str, field: &str) -> &'a str {
     let row = part
         .lines()
@@ -142,7 +142,7 @@ fn the_lease_lasts_as_long_as_the_help_says() {
         .find(|argument| argument.get_id() == "leader_elect_lease_duration")
         .unwrap();
     let usual = berth_kube::lease::LeaseOptions::new("n", "l", "i").duration;
-    // As a default, or in the words of the help.
+    // As a default, or in the text of the help.
     let mut told = argument.get_help().unwrap().to_string();
     for value in argument.get_default_values() {
         told = told + " " + value.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! The example of how to embed `berth-core`: the page shows the file that is compiled and run here, and what it prints.
+//! The example of embedding `berth-core`: the page shows the file that is compiled and run here, and its output.
 
 use crate::root;
 

@@ -1,4 +1,4 @@
-//! Flags and gates of Kubernetes' programs, with what Berth does about each.
+//! Flags and gates of Kubernetes programs, with what Berth does about each.
 
 use berth::cli::Cli;
 use berth::config::{FixedGate, PROVISIONER_GATES, SCHEDULER_GATES};
@@ -9,7 +9,7 @@ use clap::CommandFactory as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The flags of kube-scheduler that `berth scheduler` obeys.
+/// The flags of kube-scheduler that `berth scheduler` supports.
 const OF_SCHEDULER: &[&str] = &[
     "authorization-always-allow-paths",
     "bind-address",
@@ -31,7 +31,7 @@ const OF_SCHEDULER: &[&str] = &[
     "version",
 ];
 
-/// The flags of the external-provisioner that `berth provisioner` obeys.
+/// The flags of the external-provisioner that `berth provisioner` supports.
 const OF_PROVISIONER: &[&str] = &[
     "capacity-for-immediate-binding",
     "capacity-ownerref-level",
@@ -95,7 +95,7 @@ pub(crate) fn table(program: &str) -> String {
     out
 }
 
-/// The gates of a program that have one answer.
+/// The gates of a program with a fixed value.
 pub(crate) fn gates(program: &str) -> String {
     let mut out = "| gate | Berth works as if it were |\n|---|---|\n".to_owned();
     for gate in of(program).2 {

@@ -1,7 +1,6 @@
-//! Keeps the pages under `docs/` true: what can be made from the code is made from it and compared, and every link leads
-//! somewhere.
+//! Keeps the pages under `docs/` up to date: generated parts are compared with the code, and every link has a target.
 //!
-//! `BERTH_UPDATE_DOCS=1 cargo test -p berth --test docs` writes what is made again into the pages.
+//! `BERTH_UPDATE_DOCS=1 cargo test -p berth --test docs` regenerates these parts of the pages.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod commands;
@@ -15,7 +14,7 @@ mod reasons;
 
 use std::path::{Path, PathBuf};
 
-/// Begins a part of a page that is made from the code. What is made stands in the comment.
+/// Starts a generated part of a page. The comment specifies what is generated.
 const BEGIN: &str = "<!-- made from the code: ";
 const END: &str = "<!-- until here -->";
 
@@ -38,7 +37,7 @@ fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What belongs between the marks of this name.
+/// The content between the marks with this name.
 fn made(name: &str) -> String {
     let (what, of) = name.split_once(' ').unwrap_or((name, ""));
     match what {
@@ -61,7 +60,7 @@ fn made(name: &str) -> String {
     }
 }
 
-/// A page with its parts made again, and the names of those.
+/// A page with its parts regenerated, and their names.
 fn refreshed(page: &str) -> (String, Vec<String>) {
     let mut out = String::new();
     let mut names = Vec::new();

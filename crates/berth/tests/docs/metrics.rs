@@ -1,7 +1,7 @@
 //! The metrics of the components.
 //!
-//! A registry renders a metric with labels only once there is a sample of it. So names, types, labels and help are read
-//! from the source that registers them, and what the registries render without samples must agree.
+//! A registry renders a metric with labels only once there is a sample of it. Names, types, labels and help are
+//! therefore read from the source that registers them, and must agree with what the registries render without samples.
 
 use berth_kube::{controller, provisioner, scheduler};
 use prometheus_client::encoding::text::encode;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What all components count alike.
+/// The metrics that all components have.
 const RUN: &str = include_str!("../../../berth-kube/src/component.rs");
 
 const COMPONENTS: [&str; 3] = ["scheduler", "controller", "provisioner"];
@@ -62,7 +62,7 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     Some(text.split_once(start)?.1.split_once(end)?.0.trim())
 }
 
-/// The metrics that a source registers, in its order.
+/// The metrics that a source registers, in order.
 fn registered(source: &str) -> Vec<Metric> {
     let flat = source.split_whitespace().collect::<Vec<_>>().join(" ");
     let labels = label_sets(&flat);

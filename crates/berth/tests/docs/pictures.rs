@@ -1,9 +1,9 @@
-//! The picture of a page shows what the page looks like today.
+//! The picture of a page matches the current page.
 
 use super::root;
 use std::process::Command;
 
-/// A page without the line that names the version of berth.
+/// A page without the line that contains the version of berth.
 fn without_version(page: &str) -> String {
     let lines = page.lines().filter(|line| !line.contains("<footer>"));
     lines.map(|line| format!("{line}\n")).collect()

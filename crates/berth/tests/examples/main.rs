@@ -1,4 +1,4 @@
-//! Every example is simulated, and must end as its comment says.
+//! Simulates every example and compares the result with its comment.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +58,7 @@ fn simulate(file: &Path) -> Simulation {
     simulation
 }
 
-/// The expectations of a text that do not hold.
+/// The expectations of a text that are not met.
 fn failures(file: &Path, text: &str, simulation: &Simulation) -> Vec<String> {
     let expectations = expect::parse(text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     assert!(!expectations.is_empty(), "{} expects nothing", file.display());
@@ -94,8 +94,8 @@ fn every_example_ends_as_it_says() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-/// A scenario `x.scenario.yaml` plays on `x.yaml`. Its lines `# expect at 10m: ...` are about the end of the step of that
-/// time, `# expect: ...` about the end of all.
+/// A scenario `x.scenario.yaml` plays on `x.yaml`. Its lines `# expect at 10m: ...` are about the end of the step at that
+/// time, `# expect: ...` about the final state.
 #[test]
 fn every_scenario_goes_as_it_says() {
     let files: Vec<PathBuf> = files_of("../../examples/scenarios")

@@ -1,4 +1,4 @@
-//! Keeps the manifests in `examples/` what they claim to be: complete, valid, and with an outcome to check.
+//! Checks that the manifests in `examples/` are complete, valid, and have an outcome to check.
 
 use super::expect::{Outcome, Pattern, parse};
 use berth_cluster::{Objects, View, field, workloads};
@@ -6,7 +6,7 @@ use berth_core::api::Object;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// One story of KEP-490, KEP-1472 or KEP-1845 for each file; the negative forms stand beside them.
+/// One story of KEP-490, KEP-1472 or KEP-1845 for each file, next to its negative form.
 const STORIES: [&str; 24] = [
     "class-weights",
     "closest-fit",
@@ -87,7 +87,7 @@ fn every_object_is_whole() {
     }
 }
 
-/// Every class, claim and node that an object names is in the same file.
+/// Every class, claim and node that an object refers to is in the same file.
 #[test]
 fn every_file_stands_alone() {
     for (name, text) in examples() {
@@ -124,7 +124,7 @@ fn every_file_stands_alone() {
     }
 }
 
-/// Every example says what to expect, of objects that are in the file or that its StatefulSets make.
+/// Every example has expectations, about objects that are in the file or that its StatefulSets create.
 #[test]
 fn every_expectation_is_about_something() {
     for (name, text) in examples() {

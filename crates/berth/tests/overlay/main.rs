@@ -1,5 +1,5 @@
-//! A manifest that is applied already changes nothing: laid over the cluster that it made, over a snapshot of it, or over
-//! what is left of both when names are made up.
+//! A manifest that is already applied changes nothing: on top of the cluster that it created, of a snapshot of it, or of
+//! an anonymized form of both.
 
 // Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -27,7 +27,7 @@ fn read(paths: &[PathBuf]) -> Vec<Value> {
     objects
 }
 
-/// Objects as they come back from a file.
+/// Objects as read back from a file.
 fn written(snapshot: &Snapshot) -> Vec<Value> {
     let mut objects = Vec::new();
     let text = Source::Text {
@@ -41,7 +41,7 @@ fn written(snapshot: &Snapshot) -> Vec<Value> {
     objects
 }
 
-/// What is in a cluster when nothing moves any more.
+/// The objects of a cluster when nothing changes any more.
 fn played(objects: Vec<Value>) -> Vec<Value> {
     let mut simulation = Simulation::new(simulation::Options::default());
     simulation.load(objects).unwrap();
@@ -49,12 +49,12 @@ fn played(objects: Vec<Value>) -> Vec<Value> {
     let objects = simulation.objects();
     let all = KINDS.iter().flat_map(|kind| objects.of_kind(kind.name));
     let mut all: Vec<Value> = all.cloned().collect();
-    // Two kinds may have one name.
+    // Two kinds may share a name.
     all.dedup();
     all
 }
 
-/// The pods by name, each with its uid and its node.
+/// The pods by name, each with its UID and its node.
 fn pods(objects: &[Value]) -> BTreeMap<String, (String, String)> {
     let pods = objects.iter().filter(|object| object["kind"] == "Pod");
     pods.map(|pod| {
@@ -65,7 +65,7 @@ fn pods(objects: &[Value]) -> BTreeMap<String, (String, String)> {
     .collect()
 }
 
-/// The cluster that a manifest made, and the manifest.
+/// The cluster that a manifest created, and the manifest.
 struct Applied {
     name: String,
     manifest: Vec<Value>,
@@ -102,7 +102,7 @@ fn applied() -> Vec<Applied> {
     all.into_iter().map(applied).collect()
 }
 
-/// What a manifest lists of workloads.
+/// The workloads of a manifest.
 fn workloads(objects: &[Value]) -> Vec<Value> {
     let made = objects
         .iter()
@@ -158,7 +158,7 @@ fn a_snapshot_with_made_up_names_changes_nothing() {
     }
 }
 
-/// `kubectl apply` leaves a note of what it applied; so do the clusters that people take snapshots of.
+/// `kubectl apply` records what it applied; so do the clusters that people take snapshots of.
 #[test]
 fn a_manifest_over_what_kubectl_applied_changes_nothing() {
     for Applied {
@@ -183,7 +183,7 @@ fn a_manifest_over_what_kubectl_applied_changes_nothing() {
     }
 }
 
-/// A change is one: the tests above could not fail otherwise.
+/// A real change is detected: the tests above could not fail otherwise.
 #[test]
 fn another_image_is_a_rollout() {
     let mut changed = 0;

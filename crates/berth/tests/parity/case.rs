@@ -1,16 +1,16 @@
-//! What is played: files of the repository.
+//! The test cases: files of the repository.
 
 use std::path::{Path, PathBuf};
 
-/// A cluster, and what is done to it.
+/// A cluster and its scenario.
 pub struct Case {
-    /// Folder and file, without endings.
+    /// Directory and file, without extensions.
     pub name: String,
     pub file: PathBuf,
     pub scenario: Option<PathBuf>,
 }
 
-/// All of them. A manifest that has a scenario is played with it and without.
+/// All cases. A manifest with a scenario is played with and without it.
 pub fn all() -> Vec<Case> {
     let folders = [
         "../../examples",

@@ -1,10 +1,10 @@
-//! What two pictures differ in, a line for each field.
+//! The differences between two pictures, one line per field.
 
 use crate::picture::Picture;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// How many letters of a value are shown.
+/// Maximum number of characters shown of a value.
 const SHOWN: usize = 300;
 
 /// The differences, each as `object field: left | right`.
@@ -32,7 +32,7 @@ pub fn between(left: &Picture, right: &Picture) -> Vec<String> {
     lines
 }
 
-/// What is left of two lists without the values that are in both.
+/// The remaining values of two lists without those that are in both.
 fn unlike(mut left: Vec<Value>, mut right: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
     left.retain(|value| match right.iter().position(|other| other == value) {
         Some(at) => {

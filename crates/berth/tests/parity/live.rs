@@ -26,15 +26,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A cluster in which nothing moved for so long has come to rest: longer than the scheduler leaves a pod alone that fits
-/// nowhere (five minutes), and than any backoff.
+/// A cluster in which nothing changed for this long has come to rest: longer than the scheduler leaves an unschedulable
+/// pod alone (five minutes), and than any backoff.
 const REST: Duration = Duration::from_secs(6 * 60);
-/// How often it is looked for something that moved, or for pods that may be evicted.
+/// How often changes and possible evictions are checked.
 const LOOK: Duration = Duration::from_secs(5);
-/// A cluster that never comes to rest is left after so long, as a simulation is.
+/// A cluster that never comes to rest is abandoned after this long, like a simulation.
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 
-/// The clock of the components for the API server.
+/// The components' clock for the API server.
 struct Stamps(Clock);
 
 impl berth_apiserver::Clock for Stamps {
@@ -43,7 +43,7 @@ impl berth_apiserver::Clock for Stamps {
     }
 }
 
-/// How the case ends; an error if it cannot be played.
+/// The final state of the case; an error if it cannot be played.
 pub fn play(case: &Case) -> Result<Picture, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -77,7 +77,7 @@ async fn run(case: &Case) -> Result<Picture, String> {
         .service_accounts(true)
         .zone_affinity(true)
         .clock(Arc::new(Stamps(clock)))
-        // A test that fails is to fail again.
+        // A failing test must be reproducible.
         .seed(1)
         .build()
         .unwrap();
@@ -98,7 +98,7 @@ async fn run(case: &Case) -> Result<Picture, String> {
     Ok(picture)
 }
 
-/// Users read of a pod that it was scheduled before they read that it was started.
+/// Users see the event that a pod was scheduled before the event that it was started.
 fn assert_scheduled_before_started(ended: &Objects) {
     let version = |event: &Value| field::text(event, "/metadata/resourceVersion").parse::<u64>().unwrap();
     let of = |reason: &'static str| {
@@ -115,7 +115,7 @@ fn assert_scheduled_before_started(ended: &Objects) {
     }
 }
 
-/// A cluster, and the hands of whoever does what a scenario says.
+/// A cluster, and the executor of its scenario.
 struct Cluster {
     server: Server,
     clock: Clock,
@@ -126,7 +126,7 @@ struct Cluster {
 impl Cluster {
     fn new(server: Server, clock: Clock) -> Self {
         let api = Api::new(Client::new(server.service(), "default"), "scenario");
-        // The effects of scenarios tell no events.
+        // The effects of scenarios record no events.
         let (recorder, _) = recorder(api.clone(), "scenario", "scenario");
         Self {
             executor: Executor::new(api, recorder),
@@ -136,7 +136,7 @@ impl Cluster {
         }
     }
 
-    /// Plays the steps of a scenario, each at its time, and lets time pass until nothing moves any more.
+    /// Plays the steps of a scenario, each at its time, and runs until nothing changes any more.
     async fn play(&mut self, scenario: Option<&Scenario>) {
         for step in scenario.iter().flat_map(|scenario| &scenario.steps) {
             let at = START.checked_add(step.at).expect("a time within the range");
@@ -161,14 +161,14 @@ impl Cluster {
         self.executor.carry_out(effects).await
     }
 
-    /// Lets a little time pass, and evicts what may be evicted then.
+    /// Lets a little time pass, and evicts what can be evicted then.
     async fn look(&mut self) {
         tokio::time::sleep(LOOK).await;
         if self.drains.nodes().next().is_none() {
             return;
         }
         while let Some(effects) = self.drains.evict_next(&self.objects(), self.clock.now()) {
-            // Whatever is refused is tried again in the next round.
+            // If anything is refused, it is retried in the next round.
             self.carry_out(&effects).await;
         }
     }
@@ -185,7 +185,7 @@ impl Cluster {
         }
     }
 
-    /// The version of everything that moves: heartbeats and events do not count.
+    /// The version of everything relevant: heartbeats and events do not count.
     fn versions(&self) -> Vec<u64> {
         let store = self.server.store();
         let tables = store.tables().into_iter();
@@ -200,7 +200,7 @@ impl Cluster {
         versions.collect()
     }
 
-    /// Everything that the API server holds.
+    /// All objects of the API server.
     fn objects(&self) -> Objects {
         let mut objects = Objects::default();
         let store = self.server.store();

@@ -1,11 +1,11 @@
-//! One world: every example, every scenario and every corner is played by the virtual cluster of `berth simulate`, and by the
-//! components of `berth up` on the embedded API server, and both must end alike.
+//! Parity: every example, every scenario and every corner case is played by the virtual cluster of `berth simulate`, and by
+//! the components of `berth up` on the embedded API server, and both must have the same result.
 //!
-//! The second one is no simulation: watches, conflicts and requests are real. Only its clock is not: it jumps to the next
-//! moment at which a task wants to be woken, so that hours pass in a second.
+//! The second one is not a simulation: watches, conflicts and requests are real. Only its clock is virtual: it jumps to
+//! the next moment at which a task wakes up, so that hours pass in a second.
 //!
-//! What the two may differ in is what chance or the clock gives: uids, versions, times, addresses, and random endings of names. There is no
-//! list of files or fields that are excepted.
+//! The two may differ only in random or time-dependent values: UIDs, versions, times, addresses, and random suffixes of names. No files or
+//! fields are excepted.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use case::Case;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-/// What each case differs in, by name; nothing where both worlds ended alike.
+/// The differences of each case, by name; empty if both had the same result.
 fn play_all(cases: Vec<Case>) -> Vec<(String, Vec<String>)> {
     let waiting = Mutex::new(cases);
     let differences = Mutex::new(Vec::new());
@@ -50,7 +50,7 @@ fn play_all(cases: Vec<Case>) -> Vec<(String, Vec<String>)> {
 fn play(case: &Case) -> Vec<String> {
     match (memory::play(case), live::play(case)) {
         (Ok(memory), Ok(live)) => difference::between(&memory, &live),
-        // Neither reads it.
+        // Both refuse it.
         (Err(_), Err(_)) => Vec::new(),
         (Ok(_), Err(error)) => vec![format!("only the live world refuses it: {error}")],
         (Err(error), Ok(_)) => vec![format!("only the simulation refuses it: {error}")],
@@ -59,7 +59,7 @@ fn play(case: &Case) -> Vec<String> {
 
 #[test]
 fn a_simulation_ends_as_the_components_on_an_api_server_do() {
-    // For one file alone: `BERTH_PARITY=drain cargo test --test parity`.
+    // For a single file: `BERTH_PARITY=drain cargo test --test parity`.
     let wanted = std::env::var("BERTH_PARITY").unwrap_or_default();
     let mut cases = case::all();
     cases.retain(|case| case.name.contains(&wanted));

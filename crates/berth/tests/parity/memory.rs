@@ -8,7 +8,7 @@ use berth::simulate;
 use clap::Parser;
 use std::ffi::OsStr;
 
-/// How the case ends; an error if it cannot be played.
+/// The final state of the case; an error if it cannot be played.
 pub fn play(case: &Case) -> Result<Picture, String> {
     let mut arguments: Vec<&OsStr> = ["berth", "simulate", "-f"].map(OsStr::new).into();
     arguments.push(case.file.as_os_str());

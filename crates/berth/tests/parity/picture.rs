@@ -1,4 +1,4 @@
-//! How a world ends: its objects and the events that it told, without what chance or the clock gave.
+//! The final state of a cluster: its objects and events, without random and time-dependent values.
 
 use berth_cluster::{Objects, View, field};
 use berth_core::effect::Event;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-/// The kinds that both worlds hold. The others are of no account to any component, or are heartbeats.
+/// The kinds that both have. Others do not matter to any component, or are heartbeats.
 const KINDS: [&str; 17] = [
     "Pod",
     "PersistentVolumeClaim",
@@ -28,7 +28,7 @@ const KINDS: [&str; 17] = [
     "ControllerRevision",
 ];
 
-/// The kinds that give their pods random names.
+/// The kinds whose pods have random names.
 const NAMING: [&str; 4] = ["ReplicaSet", "ReplicationController", "DaemonSet", "Job"];
 
 /// An event as users read it.
@@ -39,12 +39,13 @@ pub struct Told {
     pub message: String,
 }
 
-/// A recorder tells no more different messages about one object and reason within ten minutes, and then that there were others.
+/// A recorder writes no more different messages about one object and reason within ten minutes, and then combines
+/// further ones.
 const DIFFERENT: usize = 10;
 
-/// How a world ends.
+/// The final state of a cluster.
 pub struct Picture {
-    /// By kind, namespace and name; pods with random names are several under one.
+    /// By kind, namespace and name; pods with random names share an entry.
     pub objects: BTreeMap<String, Vec<Value>>,
     pub events: BTreeSet<Told>,
 }
@@ -76,8 +77,8 @@ impl Picture {
     }
 }
 
-/// The events with one in place of those that differ in their message and are more than a recorder tells: how often something is
-/// told is a matter of time.
+/// The events, with one replacing those that differ only in their message and exceed the limit of a recorder: how often
+/// something is reported depends on timing.
 fn combined(told: BTreeSet<Told>) -> BTreeSet<Told> {
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for one in &told {
@@ -101,14 +102,14 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\
 /// Attempts to get the volumes of a pod are numbered by its versions.
 static ATTEMPT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d+$").unwrap());
 
-/// Agents name containers after the uids of their pods.
+/// Agents name containers after the UIDs of their pods.
 static CONTAINER: LazyLock<Regex> = LazyLock::new(|| Regex::new("berth://[0-9a-f]{16}\\b").unwrap());
 
-/// Takes away what chance or the clock gave.
+/// Removes random and time-dependent values.
 struct Plain {
     /// Which object has a uid.
     uids: BTreeMap<String, String>,
-    /// The names of pods up to their random ending.
+    /// The names of pods without their random suffix.
     endings: Vec<Regex>,
 }
 

@@ -1,7 +1,7 @@
-//! Every example under `examples/plan` is asked what it says, and answers as it says.
+//! Runs every example under `examples/plan` and compares the answer with its comments.
 //!
-//! `# plan:` gives arguments, and the lines after it what comes out: `# exit:` the exit status, `# answer:` words of the text, in
-//! their order.
+//! `# plan:` specifies arguments, and the following lines the result: `# exit:` the exit status, `# answer:` words of the text,
+//! in order.
 
 use crate::berth;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `berth plan`: what it answers is what simulations of the answer do.
+//! `berth plan`: its answers match simulations of the answer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod add;
@@ -21,7 +21,7 @@ fn berth(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What a command prints as JSON.
+/// The JSON output of a command.
 fn json_of(arguments: &[&str]) -> Value {
     let output = berth(arguments);
     serde_json::from_slice(&output.stdout)
@@ -36,7 +36,7 @@ fn write(directory: &TempDir, name: &str, objects: &[Value]) -> String {
     path.display().to_string()
 }
 
-/// A node of a zone with so many CPUs.
+/// A node of a zone with this many CPUs.
 fn node(name: &str, zone: &str, cpus: u32) -> Value {
     json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}},

@@ -1,8 +1,8 @@
-//! Objects of files count for what an API server would have made of them, in `simulate` and in `explain` alike.
+//! Objects in files are completed as an API server would, in both `simulate` and `explain`.
 
 use super::*;
 
-/// Whether a pod fits, which both commands must say alike.
+/// Whether a pod fits, which both commands must agree on.
 fn fits(objects: &[Value], name: &str) -> bool {
     let explained = explained(objects, name)["schedulable"].as_bool().unwrap();
     let outcome = simulated(objects, &[]);
@@ -82,7 +82,7 @@ fn priority_class(name: &str, value: i64, rest: Value) -> Value {
     class
 }
 
-/// A cluster that is full of what has no priority of its own, and one pod more.
+/// A full cluster of pods without a priority, and one more pod.
 fn full(more: &[Value], spec: Value) -> Vec<Value> {
     let request = json!({"requests": {"cpu": "3"}});
     let mut low = pod("low", request.clone(), json!({"nodeName": "n1"}));
@@ -104,7 +104,7 @@ fn a_priority_class_gives_its_number_and_its_policy() {
         report["message"].as_str().unwrap().contains("preemptionPolicy=Never"),
         "{report}"
     );
-    // Both pods take the default, so neither is above the other.
+    // Both pods get the default, so neither is above the other.
     let usual = priority_class("usual", 10, json!({"globalDefault": true}));
     assert!(!placed(std::slice::from_ref(&usual), json!({})));
     let report = explained(&full(&[usual], json!({})), "p");
@@ -112,7 +112,7 @@ fn a_priority_class_gives_its_number_and_its_policy() {
     assert!(report["message"].as_str().unwrap().contains(said), "{report}");
 }
 
-/// A dump mostly has no priority classes, but its pods tell of them.
+/// A dump usually has no priority classes, but they can be inferred from its pods.
 #[test]
 fn pods_of_a_dump_tell_of_classes_that_are_not_in_it() {
     let mut running = pod(
@@ -130,7 +130,7 @@ fn pods_of_a_dump_tell_of_classes_that_are_not_in_it() {
     assert_eq!(simulated(&objects, &[])["summary"]["placed"], 2);
 }
 
-/// Completing a template would make another one of it, and every pod would be replaced.
+/// Completing a template would change it, and every pod would be replaced.
 #[test]
 fn workloads_of_a_dump_are_not_rolled_out_anew() {
     let containers = json!([{"name": "c", "image": "x", "resources": {"limits": {"cpu": "1"}}}]);

@@ -1,4 +1,4 @@
-//! Drivers that do not run are simulated as their CSINode objects describe them.
+//! Drivers that are not running are simulated as their CSINode objects describe them.
 
 use super::*;
 
@@ -126,7 +126,7 @@ fn of_a_driver_that_no_node_tells_of_the_zone_is_taken() {
     assert_eq!(places(&simulated(&objects, &[])), [&json!({"zones": ["a"]})]);
 }
 
-/// What a deleted volume took from its pool is there for the next one.
+/// The space of a deleted volume is available to the next one.
 #[test]
 fn a_volume_goes_with_its_claim_and_gives_its_room_back() {
     let pool = object(

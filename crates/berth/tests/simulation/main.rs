@@ -1,4 +1,4 @@
-//! `berth simulate` and `berth explain` on files as people write them: small clusters, and what must come of them.
+//! `berth simulate` and `berth explain` on handwritten files: small clusters with their expected results.
 
 // Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -14,10 +14,10 @@ use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A command that takes longer than this does not end.
+/// A command that takes longer than this is stuck.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A file of objects and more arguments, run to the end or killed.
+/// Runs a command on a file of objects with further arguments, to the end or until killed.
 fn run(command: &str, objects: &[Value], arguments: &[&str]) -> Output {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     run_text(command, &list.to_string(), arguments)
@@ -55,7 +55,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)))
 }
 
-/// What came of a simulation.
+/// The outcome of a simulation.
 fn simulated(objects: &[Value], arguments: &[&str]) -> Value {
     json_of(&run("simulate", objects, &[&["-o", "json"], arguments].concat()))
 }
@@ -101,19 +101,19 @@ fn merge(below: &mut Value, top: Value) {
     }
 }
 
-/// A node with 4 processors in a zone.
+/// A node with 4 CPUs in a zone.
 fn node(name: &str, zone: &str) -> Value {
     berth_testing::node(name).zone(zone).allocatable("memory", "8Gi")
 }
 
-/// An object as people write it into files: without a namespace, and with more in its `spec`.
+/// An object as people write it in files: without a namespace, and with more in its `spec`.
 fn in_a_file(mut object: Value, spec: Value) -> Value {
     object["metadata"].as_object_mut().unwrap().remove("namespace");
     merge(&mut object["spec"], spec);
     object
 }
 
-/// A pod whose only container asks for these resources.
+/// A pod whose only container requests these resources.
 fn pod(name: &str, resources: Value, spec: Value) -> Value {
     let pod = berth_testing::pod(name, &[]).with("/spec/containers/0/resources", resources);
     in_a_file(pod, spec)

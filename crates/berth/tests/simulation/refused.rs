@@ -1,4 +1,4 @@
-//! What cannot be simulated is said, with exit status 2, and never keeps anybody waiting.
+//! What cannot be simulated is reported with exit status 2, and never hangs.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn a_workload_that_an_api_server_refuses_is_refused() {
     }
 }
 
-/// Nothing refuses this one: its pods fail as soon as they come to the node.
+/// Nothing refuses this one: its pods fail as soon as they are on the node.
 #[test]
 fn a_workload_that_never_gets_there_comes_to_an_end() {
     let mut refusing = node("n1", "a");
@@ -119,7 +119,7 @@ fn a_priority_class_that_is_not_there_is_an_error() {
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }
 
-/// A step may say just what changes of a workload that is there, but not make half a one.
+/// A step may specify only the changes of an existing workload, but not create an incomplete one.
 #[test]
 fn a_scenario_changes_workloads_by_parts_and_checks_the_whole() {
     let part = |name: &str| object("apps/v1", "Deployment", name, json!({"spec": {"replicas": 3}}));

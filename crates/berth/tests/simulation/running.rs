@@ -1,4 +1,4 @@
-//! What runs in a simulated cluster, and what it does there.
+//! What runs in a simulated cluster, and how it behaves.
 
 use super::*;
 
@@ -145,7 +145,7 @@ fn a_copy_of_a_node_brings_its_own_free_disks() {
     );
 }
 
-/// A node like n1, of whose 100Gi a volume of 60Gi was made, has 100Gi again.
+/// A copy of n1, which has 100Gi and a volume of 60Gi, has 100Gi free again.
 #[test]
 fn a_node_like_another_has_the_room_that_its_driver_publishes_for_it() {
     let topology = "topology.lvm.example.com/node";
@@ -306,7 +306,7 @@ fn a_cron_job_is_said_not_to_run() {
     );
 }
 
-/// What if that node were cordoned, and that Deployment larger? The files stay as they are.
+/// What if that node were cordoned, and that Deployment larger? The files are not changed.
 #[test]
 fn files_on_top_change_what_is_below() {
     let below = [node("n1", "a"), node("n2", "a"), workload("Deployment", "w", json!({}))];

@@ -14,10 +14,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Waiting longer than this for something that must happen is a failure.
+/// Timeout for something that must happen.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The lines of a stream, read in the background so that its writer never waits.
+/// The lines of a stream, read in the background so that its writer never blocks.
 fn lines_of(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -56,17 +56,17 @@ impl Berth {
         Self { child, lines, errors }
     }
 
-    /// What it has logged until now.
+    /// Its log so far.
     pub fn logged(&self) -> Vec<String> {
         self.errors.try_iter().collect()
     }
 
-    /// What it has logged until its end.
+    /// Its log until its end.
     pub fn all_logged(&self) -> Vec<String> {
         self.errors.iter().collect()
     }
 
-    /// Waits for a line of the log that holds a text.
+    /// Waits for a log line that contains a text.
     pub fn logs(&self, text: &str) -> String {
         let mut lines = Vec::new();
         loop {
@@ -79,13 +79,13 @@ impl Berth {
         }
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as in a crash.
     pub fn crash(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The lines up to the first that holds a text.
+    /// The lines up to the first that contains a text.
     pub fn read_until(&self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -127,7 +127,7 @@ pub struct Up {
     pub berth: Berth,
     pub api: Api,
     pub kubeconfig: PathBuf,
-    /// What it said before the first event.
+    /// Its output before the first event.
     pub greeting: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! What an example says will happen, in comments that a test can check.
+//! The expected outcome of an example, in comments that a test can check.
 //!
-//! A manifest begins with a comment. Its lines of the form `# expect: ...` state the outcome once nothing moves any
-//! more; all other lines are for people. Reading stops at the first line that is neither a comment nor empty.
+//! A manifest starts with a comment. Its lines of the form `# expect: ...` state the outcome once nothing changes any
+//! more; all other lines are for people. Parsing stops at the first line that is neither a comment nor empty.
 //!
 //! ```text
 //! expectation := "pod" OBJECT "on" place { "|" place }
@@ -27,18 +27,18 @@ use std::fmt;
 
 const MARK: &str = "expect:";
 
-/// One expectation with the line it stands in.
+/// One expectation with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
-    /// Counted from 1.
+    /// Starting at 1.
     pub line: usize,
-    /// As it is written, without the mark.
+    /// The text, without the mark.
     pub text: String,
-    /// What it says.
+    /// The expected outcome.
     pub outcome: Outcome,
 }
 
-/// A name with its namespace, possibly with any ending.
+/// A name with its namespace, possibly with a wildcard suffix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     /// Namespace.
@@ -62,7 +62,7 @@ pub(crate) enum Place {
     Any,
 }
 
-/// How pods lie to each other.
+/// How pods are placed relative to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
     /// No two on one node.
@@ -78,7 +78,7 @@ pub(crate) enum Spread {
 /// From where a volume can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// From so many zones.
+    /// From this many zones.
     Zones(usize),
     /// From exactly these zones.
     Exactly(Vec<String>),
@@ -93,9 +93,9 @@ pub(crate) enum Outcome {
     PodPending(Pattern, String),
     /// A pod has a node and does not run there, for a reason that contains the text.
     PodWaiting(Pattern, String),
-    /// A pod is not there.
+    /// A pod does not exist.
     PodGone(Pattern),
-    /// So many pods lie to each other like this.
+    /// This many pods are placed like this relative to each other.
     PodsOn(usize, Pattern, Spread),
     /// A claim is bound, to one of these volumes if there are any.
     ClaimBound(Pattern, Vec<String>),
@@ -107,17 +107,17 @@ pub(crate) enum Outcome {
     VolumeAvailable(String),
     /// A volume is taken.
     VolumeBound(String),
-    /// Something was reported about an object: kind, name, reason, part of the message.
+    /// An event about an object: kind, name, reason, part of the message.
     Event(String, Pattern, String, String),
 }
 
-/// Why a comment is no expectation.
+/// Why a comment is not a valid expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {text:?}: {problem}")]
 pub(crate) struct ExpectError {
-    /// The line, counted from 1.
+    /// The line, starting at 1.
     pub line: usize,
-    /// What stands there.
+    /// Its text.
     pub text: String,
     /// What was expected instead.
     pub problem: String,
@@ -129,10 +129,10 @@ impl fmt::Display for Expectation {
     }
 }
 
-/// Reads the expectations at the top of a manifest.
+/// Parses the expectations at the top of a manifest.
 ///
 /// # Errors
-/// If a line with the mark is not an expectation.
+/// If a line with the mark is not a valid expectation.
 pub(crate) fn parse(manifest: &str) -> Result<Vec<Expectation>, ExpectError> {
     let comments = manifest
         .lines()
