@@ -1,11 +1,11 @@
-//! Chance from a seed: the same seed gives the same numbers.
+//! Random numbers from a seed: the same seed gives the same numbers.
 
 /// A sequence of numbers (SplitMix64).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// The sequence that a seed starts.
+    /// The sequence for a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,7 +18,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a limit; 0 if the limit is.
+    /// A number below a limit; 0 if the limit is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.next_number().checked_rem(limit as u64).unwrap_or(0) as usize
     }

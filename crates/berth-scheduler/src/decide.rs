@@ -1,9 +1,8 @@
-//! Finds the best node for a pod: the nodes are narrowed down by every filter plugin, then scored.
+//! Finds the best node for a pod: every filter plugin narrows the nodes down, then they are scored.
 //!
-//! Verdicts and scores that depend on the pod's class and the node alone are kept (see
-//! [`equivalence`]); the rest is worked out here. Every node is looked at, unless the profile asks
-//! for a sample. What is needed from pod to pod is kept in a [`Scratch`], so that a decision does not allocate for each
-//! node.
+//! Verdicts and scores that depend only on the pod's class and the node are cached (see [`equivalence`]); the rest is
+//! computed here. Every node is considered, unless the profile asks for a sample. State between pods is kept in a
+//! [`Scratch`], so that a decision does not allocate per node.
 
 use crate::chance::Chance;
 use crate::cluster::Cluster;
@@ -22,17 +21,17 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
 
-/// What comes of a pod.
+/// The result for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// It can run, and where it does best.
+    /// It can run, and this is the best node.
     Place(Placement),
-    /// It can run nowhere, and why.
+    /// It cannot run anywhere, for this reason.
     Refuse(Box<Diagnosis>),
 }
 
 impl Decision {
-    /// The node that the pod is to run on.
+    /// The chosen node.
     #[must_use]
     pub fn node(&self) -> Option<NodeId> {
         match self {
@@ -42,20 +41,20 @@ impl Decision {
     }
 }
 
-/// The best node for a pod, and the volumes that the pod is to use there.
+/// The best node for a pod, and its volumes there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The node.
     pub node: NodeId,
-    /// The volumes to be bound or made, beyond those that the pod's claims are bound to already.
+    /// The volumes to bind or provision, in addition to those that the pod's claims are already bound to.
     pub volumes: NodeVolumes,
     /// Its total score.
     pub total: i64,
-    /// How many nodes fit.
+    /// Number of nodes that fit.
     pub fitting: usize,
 }
 
-/// The best node for a pod, before its volumes are looked up.
+/// The best node for a pod, before its volumes are determined.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     node: NodeId,
@@ -63,12 +62,12 @@ struct Choice {
     fitting: usize,
 }
 
-/// What decisions keep from pod to pod: buffers, where sampling goes on, the source of chance that breaks ties, and the
-/// verdicts that alike pods share. Those are about the nodes of one cluster: a scratch serves the cluster that it was first
-/// used with, or a clone of both.
+/// State between decisions: buffers, the sampling position, the random source for ties, and the verdicts that equivalent
+/// pods share. The verdicts are about the nodes of one cluster: a scratch serves the cluster that it was first used with,
+/// or a clone of both.
 #[derive(Clone, Debug)]
 pub struct Scratch {
-    /// What the filter plugins found out about the last pod.
+    /// The states of the filter plugins for the last pod.
     pub states: Vec<FilterState>,
     mask: NodeMask,
     nodes: Vec<NodeId>,
@@ -82,7 +81,7 @@ pub struct Scratch {
 // The states are those of the last pod: they are cleared before symbols are traced.
 berth_core::trace!(Scratch { equivalence; states, mask, nodes, scores, totals, sampler, chance });
 
-/// What of a [`Scratch`] has a bearing on later decisions.
+/// The parts of a [`Scratch`] that affect later decisions.
 #[derive(Clone, Debug)]
 pub(crate) struct Bookmark {
     chance: Chance,
@@ -105,30 +104,30 @@ impl Scratch {
         }
     }
 
-    /// How often alike pods shared verdicts, and what that took.
+    /// How often equivalent pods shared verdicts, and the cost.
     #[must_use]
     pub fn sharing(&self) -> SharingCounts {
         self.equivalence.counts()
     }
 
-    /// Drops the verdicts that alike pods share, and what they hold in the cluster. Decisions are the same without them,
-    /// and take longer.
+    /// Drops the verdicts that equivalent pods share, and what they hold in the cluster. Decisions do not change, but
+    /// take longer.
     pub fn forget_verdicts(&mut self, cluster: &mut Cluster) {
         self.equivalence.forget_all(cluster);
     }
 
-    /// Drops the verdicts of classes that no pod was of since the last time, and what was found out about the last pod.
+    /// Drops the verdicts of classes without a pod since the last call, and the states of the last pod.
     pub(crate) fn tidy(&mut self, cluster: &mut Cluster) {
         self.states.clear();
         self.equivalence.tidy(cluster);
     }
 
-    /// The next number of the sequence that the seed starts.
+    /// The next random number.
     fn next_number(&mut self) -> u64 {
         self.chance.next_number()
     }
 
-    /// Where chance and sampling are, to go on from there after decisions that do not count.
+    /// The state of randomness and sampling, to return to after trial decisions.
     pub(crate) fn bookmark(&self) -> Bookmark {
         Bookmark {
             chance: self.chance,
@@ -136,18 +135,18 @@ impl Scratch {
         }
     }
 
-    /// Goes on from a bookmark.
+    /// Returns to a bookmark.
     pub(crate) fn return_to(&mut self, bookmark: Bookmark) {
         let Bookmark { chance, sampler } = bookmark;
         (self.chance, self.sampler) = (chance, sampler);
     }
 }
 
-/// What the plugins say before any node is looked at.
+/// The result of the plugins before any node is considered.
 pub(crate) struct PreFiltered {
-    /// The refusal that counts, if any.
+    /// The decisive refusal, if any.
     pub(crate) refusal: Option<Refusal>,
-    /// Plugins that restrict the nodes, with the names of those that are left.
+    /// Plugins that restrict the nodes, with the names of the remaining ones.
     pub(crate) only_nodes: Vec<(PluginName, Box<[Symbol]>)>,
 }
 
@@ -156,8 +155,8 @@ pub fn decide(cluster: &mut Cluster, pod: &Pod, profile: &Profile, scratch: &mut
     decide_beside(cluster, pod, profile, scratch, &Nominated::default())
 }
 
-/// Finds the best node for a pod that leaves the room alone that others wait for. The node on which room was made
-/// for the pod itself is taken if it fits.
+/// Finds the best node for a pod without using the room that is reserved for nominated pods. If the node nominated for
+/// the pod itself fits, it is chosen.
 pub fn decide_beside(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -168,7 +167,7 @@ pub fn decide_beside(
     decide_timed(cluster, pod, profile, scratch, nominated, &mut NoStopwatch)
 }
 
-/// [`decide_beside`] that says how long the plugins take.
+/// [`decide_beside`] that measures the plugins.
 pub fn decide_timed(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -189,7 +188,7 @@ pub fn decide_timed(
     }
 }
 
-/// [`decide_beside`] without the words of a refusal, which cost more than the search itself.
+/// [`decide_beside`] without the reasons of a refusal, which cost more than the search itself.
 pub(crate) fn find(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -207,8 +206,8 @@ pub(crate) fn find(
     }
 }
 
-/// The nodes that take a pod, for somebody who chooses among them by something else than scores. What the filter plugins found out about
-/// the pod is in the scratch.
+/// The nodes that fit a pod, for callers that choose by something other than scores. The states of the filter plugins are in the
+/// scratch.
 pub(crate) fn fitting_nodes<'s>(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -224,14 +223,14 @@ pub(crate) fn fitting_nodes<'s>(
     &scratch.nodes
 }
 
-/// What is needed to put into words why no node was found.
+/// What is needed to describe why no node was found.
 struct Nowhere {
     pre_filtered: PreFiltered,
-    /// Nodes that would do but for pods that were promised room there.
+    /// Nodes that would fit except for nominated pods there.
     promised: Vec<(NodeId, Refusal)>,
 }
 
-/// Has the filter plugins look at a pod, and then looks for what is wanted among the nodes that their kept verdicts allow.
+/// Runs the filter plugins on a pod, and then searches among the nodes that the cached verdicts allow.
 fn search<T, W: Stopwatch>(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -264,7 +263,7 @@ fn search<T, W: Stopwatch>(
     Err(Nowhere { pre_filtered, promised })
 }
 
-/// Looks up the volumes of a pod on the chosen node.
+/// Determines the volumes of a pod on the chosen node.
 fn place_with_volumes(cluster: &Cluster, states: &[FilterState], choice: Choice) -> Decision {
     let Choice { node, total, fitting } = choice;
     let volumes =
@@ -276,8 +275,8 @@ fn place_with_volumes(cluster: &Cluster, states: &[FilterState], choice: Choice)
             total,
             fitting,
         }),
-        // The quick verdict and the words agree, as a property test holds. Should they ever not, nobody can tell whether
-        // the pod fits: it is tried again, and does not wait for an event.
+        // The fast verdict and the detailed one agree, as a property test checks. If they ever do not, it is unknown
+        // whether the pod fits: it is retried, and does not wait for an event.
         Err(refusal) => Decision::Refuse(Box::new(Diagnosis {
             node_count: cluster.all_nodes().len(),
             early: Some(Refusal {
@@ -289,7 +288,7 @@ fn place_with_volumes(cluster: &Cluster, states: &[FilterState], choice: Choice)
     }
 }
 
-/// Asks every filter plugin about the pod. A refusal that nothing can resolve ends the asking, another one does not.
+/// Runs the pre-filter of every plugin. An unresolvable refusal ends this, other refusals do not.
 fn pre_filter(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -325,7 +324,7 @@ fn pre_filter(
     pre_filtered
 }
 
-/// The search for the best node of one pod, among those that the kept verdicts allow.
+/// The search for the best node of one pod, among those that the cached verdicts allow.
 struct Search<'a> {
     cluster: &'a mut Cluster,
     pod: &'a Pod,
@@ -335,7 +334,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The best node, or none. Nodes that would do but for pods that were promised room there are told.
+    /// The best node, or none. Nodes that would fit except for nominated pods are collected.
     fn find(
         &mut self,
         nominated: &Nominated<'_>,
@@ -363,7 +362,7 @@ impl Search<'_> {
         Some(choose(self.scratch))
     }
 
-    /// The best node by the kept scores, if no other plugin has anything to add but the same for all nodes.
+    /// The best node by cached scores, if all other plugins give every node the same score.
     fn best_kept(&mut self, same: i64) -> Option<Choice> {
         let (best, equals) = self.verdicts.best();
         let place = match equals {
@@ -379,7 +378,7 @@ impl Search<'_> {
         })
     }
 
-    /// The filter plugins that are asked for this pod alone.
+    /// The filter plugins that must be run for this pod.
     fn filters(&self) -> impl Iterator<Item = &FilterState> {
         let claims = self.verdicts.keep_claims();
         self.scratch.states.iter().filter(move |state| match state {
@@ -388,7 +387,7 @@ impl Search<'_> {
         })
     }
 
-    /// Puts the nodes that fit into the list.
+    /// Collects the nodes that fit.
     fn narrow(&mut self, nominated: &Nominated<'_>, promised: &mut Vec<(NodeId, Refusal)>, watch: &mut impl Stopwatch) {
         let mut mask = std::mem::take(&mut self.scratch.mask);
         mask.copy_from(self.verdicts.fits());
@@ -435,7 +434,7 @@ impl Search<'_> {
         self.scratch.mask = mask;
     }
 
-    /// The score plugins that have something to say about this pod alone.
+    /// The score plugins that must be run for this pod.
     fn scorers(&mut self) -> Scorers {
         let mut scorers = Scorers::default();
         for (plugin, weight) in &self.profile.scores {
@@ -483,7 +482,7 @@ impl Search<'_> {
     }
 }
 
-/// The score plugins that are asked for one pod alone.
+/// The score plugins that must be run for one pod.
 #[derive(Default)]
 struct Scorers {
     plugins: SmallVec<[(PluginName, i64); 4]>,
@@ -491,7 +490,7 @@ struct Scorers {
     same: i64,
 }
 
-/// The highest total; of several, one by chance.
+/// The highest total; ties are broken randomly.
 fn choose(scratch: &mut Scratch) -> Choice {
     let best = scratch.totals.iter().copied().max().unwrap_or(0);
     let equals = scratch.totals.iter().filter(|total| **total == best).count();

@@ -1,4 +1,5 @@
-//! Why a pod fits nowhere, in kube-scheduler's form: reasons counted over nodes, each node by its first refusing plugin.
+//! Why a pod fits nowhere, in kube-scheduler's format: reasons counted over nodes, each node by its first refusing
+//! plugin.
 
 use crate::cluster::Cluster;
 use crate::decide::PreFiltered;
@@ -10,24 +11,24 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use std::collections::BTreeMap;
 
-/// Of a node that refuses the pod whoever is evicted there.
+/// For a node where preemption cannot help.
 pub(crate) const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-/// Of a node without pods of lower priority.
+/// For a node without pods of lower priority.
 pub(crate) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
 /// Why a pod fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub node_count: usize,
-    /// A refusal before any node was looked at.
+    /// A refusal before any node was considered.
     pub early: Option<Refusal>,
-    /// The first refusal of each node, if nodes were looked at.
+    /// The first refusal of each node, if nodes were considered.
     pub nodes: Vec<(NodeId, Refusal)>,
 }
 
-/// Asks the plugins in order about every node, each node up to its first refusal. Nodes that would do but for the
-/// pods that were promised room there are given with their refusals.
+/// Runs the plugins in order on every node, up to its first refusal. `promised` are nodes that would fit except for
+/// nominated pods, with their refusals.
 pub(crate) fn diagnose(
     cluster: &Cluster,
     states: &[FilterState],
@@ -66,7 +67,7 @@ fn outside(cluster: &Cluster, only_nodes: &[(PluginName, Box<[Symbol]>)], node: 
 }
 
 impl Diagnosis {
-    /// The message, such as `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
+    /// The message, for example `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
     #[must_use]
     pub fn message(&self) -> String {
         if self.node_count == 0 {
@@ -92,16 +93,16 @@ impl Diagnosis {
         format!("0/{} nodes are available: ", self.node_count)
     }
 
-    /// Whether a broken object ended the decision, so that there is no telling whether the pod fits.
+    /// Whether an invalid object ended the decision, so that it is unknown whether the pod fits.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         let refusals = self.early.iter().chain(self.nodes.iter().map(|(_, refusal)| refusal));
         refusals.into_iter().any(|refusal| refusal.code == Code::Error)
     }
 
-    /// What preemption would say after the message. None if it is not asked, since there are no nodes or a broken object
-    /// ended the decision, or if it would have to try: a node has pods of lower priority and was refused for a reason that evicting them
-    /// could resolve.
+    /// What preemption would add to the message. `None` if it is not run, because there are no nodes or an invalid object ended the
+    /// decision, or if it would have to try: a node has pods of lower priority and was refused for a reason that preemption could
+    /// resolve.
     #[must_use]
     pub fn preemption_message(&self, cluster: &Cluster, pod: &Pod) -> Option<String> {
         if self.is_aborted() || self.node_count == 0 {
@@ -124,7 +125,7 @@ impl Diagnosis {
         Some(self.preemption_refusal(reasons))
     }
 
-    /// What preemption says if it helps on no node, from the reasons of all nodes.
+    /// The message of preemption if it helps on no node, from the reasons of all nodes.
     pub(crate) fn preemption_refusal(&self, reasons: Vec<String>) -> String {
         format!("preemption: {}{}.", self.headline(), counted(reasons))
     }
@@ -135,7 +136,7 @@ fn joined(refusal: &Refusal) -> String {
     reasons.join(", ")
 }
 
-/// Each reason with how often it occurs, sorted as texts: `10 a` comes before `2 b`.
+/// Each reason with its count, sorted as text: `10 a` comes before `2 b`.
 fn counted(reasons: impl IntoIterator<Item = String>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for reason in reasons {

@@ -1,6 +1,6 @@
-//! Asks every plugin about every node, without stopping at the first refusal.
+//! Runs every plugin on every node, without stopping at the first refusal.
 //!
-//! For explanations and for comparing with the recorded decisions; a scheduler uses [`decide`](crate::decide).
+//! For explanations and for comparison with recorded decisions; a scheduler uses [`decide`](crate::decide).
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -9,20 +9,20 @@ use crate::pod::Pod;
 use crate::profile::Profile;
 use berth_core::nodes::NodeId;
 
-/// What every plugin says about a pod.
+/// The results of all plugins for a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// Refusals before any node was looked at, in plugin order. Any of them makes every node unfit.
+    /// Refusals before any node was considered, in plugin order. Any of them makes every node unfit.
     pub refused: Vec<Refusal>,
-    /// Plugins that restrict the nodes, with the names of the nodes that are left.
+    /// Plugins that restrict the nodes, with the names of the remaining ones.
     pub only_nodes: Vec<(PluginName, Vec<String>)>,
     /// Every node, by name.
     pub nodes: Vec<NodeExamination>,
-    /// What the filter plugins found out about the pod.
+    /// The states of the filter plugins.
     pub states: Vec<FilterState>,
 }
 
-/// What every plugin says about a pod on one node.
+/// The results of all plugins for a pod on one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeExamination {
     /// The node.
@@ -31,15 +31,15 @@ pub struct NodeExamination {
     pub name: String,
     /// Whether the pod can run there.
     pub fits: bool,
-    /// Who refuses it, in plugin order.
+    /// The refusals, in plugin order.
     pub refusals: Vec<Refusal>,
     /// Normalized scores, if the pod fits; plugins that skip the pod are not listed.
     pub scores: Vec<(PluginName, i64)>,
-    /// The sum with the plugins' weights, if the pod fits.
+    /// The weighted sum, if the pod fits.
     pub total: Option<i64>,
 }
 
-/// Asks every plugin of a profile about a pod.
+/// Runs every plugin of a profile on a pod.
 pub fn examine(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> Examination {
     let mut examination = Examination::default();
     for plugin in &profile.filters {

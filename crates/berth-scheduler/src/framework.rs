@@ -1,4 +1,4 @@
-//! What plugins have in common: their names and order, and the forms of their verdicts.
+//! What plugins share: their names and order, and the types of their verdicts.
 //!
 //! "Does not fit" is a value here, never an error.
 
@@ -9,7 +9,7 @@ use std::fmt;
 
 macro_rules! plugin_names {
     ($($(#[$doc:meta])* $name:ident, $weight:expr, $filters:literal;)*) => {
-        /// A plugin, named as kube-scheduler names it and listed in its default order.
+        /// A plugin, named as in kube-scheduler and listed in its default order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum PluginName { $($(#[$doc])* $name,)* }
@@ -18,19 +18,19 @@ macro_rules! plugin_names {
             /// Every plugin in default order.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The name as kube-scheduler spells it.
+            /// The name as spelled in kube-scheduler.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// The plugin of a name.
+            /// The plugin with this name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|plugin| plugin.as_str() == name)
             }
 
-            /// Its weight by default if it scores.
+            /// Its default weight if it scores.
             #[must_use]
             pub fn default_weight(self) -> Option<i64> {
                 match self { $(Self::$name => $weight,)* }
@@ -58,25 +58,25 @@ plugin_names! {
     NodePorts, None, true;
     /// Room for the pod's requests.
     NodeResourcesFit, Some(1), true;
-    /// Disks that only one may use.
+    /// Disks that only one pod may use.
     VolumeRestrictions, None, true;
-    /// How many volumes a node can hold.
+    /// Attach limits of nodes.
     NodeVolumeLimits, None, true;
-    /// Claims, volumes and where volumes can be made.
+    /// Claims, volumes and provisioning.
     VolumeBinding, Some(1), true;
     /// Zone labels of volumes.
     VolumeZone, None, true;
     /// Spreading of pods.
     PodTopologySpread, Some(2), true;
-    /// Nearness of pods.
+    /// Pod affinity.
     InterPodAffinity, Some(2), true;
-    /// Pods that need devices allocated: refused, since nothing here allocates any.
+    /// Pods that need devices allocated: refused, because nothing here allocates any.
     DynamicResources, None, true;
-    /// Pods that are to be placed together with others: refused, since pods are placed one by one here.
+    /// Pods that must be scheduled together with others: refused, because pods are scheduled one by one here.
     GangScheduling, None, true;
-    /// Even use of a node's resources.
+    /// Balanced use of a node's resources.
     NodeResourcesBalancedAllocation, Some(1), false;
-    /// Images that a node holds already.
+    /// Images that a node already has.
     ImageLocality, Some(1), false;
 }
 
@@ -124,12 +124,12 @@ pub enum Code {
     Unschedulable,
     /// Evicting pods cannot help.
     UnschedulableAndUnresolvable,
-    /// An object is broken, so that there is no telling.
+    /// An object is invalid, so that it is unknown.
     Error,
 }
 
 impl Code {
-    /// The code as kube-scheduler spells it.
+    /// The code as spelled in kube-scheduler.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -149,7 +149,7 @@ impl fmt::Display for Code {
 /// A plugin's refusal of a node, or of all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Who refuses.
+    /// The plugin.
     pub plugin: PluginName,
     /// What it means for preemption.
     pub code: Code,
@@ -181,18 +181,18 @@ impl Refusal {
     }
 }
 
-/// What a plugin makes of a pod before it is asked about nodes.
+/// The result of a plugin's pre-filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PreFilter<S> {
-    /// It accepts every node and need not be asked.
+    /// It accepts every node and need not be run.
     Skip,
     /// It refuses every node.
     Refused(Refusal),
-    /// It is to be asked about each node with this state.
+    /// It must be run on each node with this state.
     Ready {
-        /// What it found out about the pod.
+        /// Its state for the pod.
         state: S,
-        /// The nodes outside of which it need not be asked, by name.
+        /// The only nodes on which it must be run, by name.
         only_nodes: Option<Box<[Symbol]>>,
     },
 }
@@ -206,7 +206,7 @@ impl<S> PreFilter<S> {
         }
     }
 
-    /// The answer with another form of state.
+    /// The result with another type of state.
     pub fn map<T>(self, form: impl FnOnce(S) -> T) -> PreFilter<T> {
         match self {
             Self::Skip => PreFilter::Skip,

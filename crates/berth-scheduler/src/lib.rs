@@ -1,10 +1,10 @@
 //! Scheduling decisions for Kubernetes pods.
 //!
-//! A [`cluster::Cluster`] is fed with objects and keeps what decisions read; a [`pod::Pod`] is compiled once;
-//! [`decide::decide`] finds the best node for it, and [`examine::examine`] asks every plugin about every node.
+//! A [`cluster::Cluster`] receives objects and keeps what decisions read; a [`pod::Pod`] is compiled once;
+//! [`decide::decide`] finds the best node for it, and [`examine::examine`] runs every plugin on every node.
 //!
-//! This crate is pure: it reads no files, opens no sockets, looks at no clock, keeps no global state, and
-//! draws chance only from a seed that the caller gives.
+//! This crate is pure: it reads no files, opens no sockets, reads no clock, keeps no global state, and takes randomness
+//! only from the caller's seed.
 
 mod chance;
 pub mod cluster;

@@ -1,7 +1,8 @@
-//! Pods that wait for room on a node, and whether a node takes a pod beside them.
+//! Nominated pods, and whether a node fits a pod next to them.
 //!
-//! Room that was made for a pod must not go to another one of the same or lower priority while the victims leave. So a
-//! node is asked twice: with the pods that were promised room there, and without them, since they may never come.
+//! Room that was made for a pod must not go to another one of the same or lower priority while the victims terminate. A
+//! node is therefore checked twice: with the pods that are nominated there, and without them, because they may never
+//! arrive.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -10,7 +11,7 @@ use crate::pod::Pod;
 use crate::profile::Profile;
 use berth_core::nodes::NodeId;
 
-/// The filters whose view of a pod depends on the pods that run: they look at the pod anew in every what-if.
+/// The filters whose state depends on the running pods: they are run again in every what-if.
 const DEPEND_ON_PODS: [PluginName; 4] = [
     PluginName::VolumeRestrictions,
     PluginName::NodeVolumeLimits,
@@ -18,14 +19,14 @@ const DEPEND_ON_PODS: [PluginName; 4] = [
     PluginName::InterPodAffinity,
 ];
 
-/// The promises of room that matter to a pod.
+/// The nominations that matter to a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Nominated<'a> {
-    /// The node on which room is being made for the pod itself.
+    /// The node nominated for the pod itself.
     pub own: Option<NodeId>,
-    /// Other pods of at least its priority, with the nodes on which room is being made for them.
+    /// Other pods of at least its priority, with their nominated nodes.
     pub others: Vec<(NodeId, &'a Pod)>,
-    /// Nodes that did not admit pods like it lately: they are taken if no other fits.
+    /// Nodes that recently rejected similar pods: they are used only if no other fits.
     pub avoided: Vec<NodeId>,
 }
 
@@ -35,7 +36,7 @@ impl<'a> Nominated<'a> {
         others.map(|(_, pod)| *pod)
     }
 
-    /// The nodes on which room is promised to others, each once.
+    /// The nominated nodes of others, without duplicates.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeId> {
         let mut nodes: Vec<_> = self.others.iter().map(|(node, _)| *node).collect();
@@ -45,27 +46,27 @@ impl<'a> Nominated<'a> {
     }
 }
 
-/// Whether a pod fits on a node, asked again and again while the cluster is changed for a what-if.
+/// Whether a pod fits on a node, checked repeatedly while the cluster is changed for a what-if.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// Its profile.
     pub profile: &'a Profile,
-    /// What the filter plugins found out about it in this cycle.
+    /// The states of the filter plugins in this cycle.
     pub states: &'a [FilterState],
-    /// Promises of room.
+    /// Nominations.
     pub nominated: &'a Nominated<'a>,
 }
 
 impl Question<'_> {
-    /// Why a node refuses the pod, beside the pods that were promised room there or without them.
+    /// Why a node refuses the pod, with or without the pods nominated there.
     pub fn refusal(&self, cluster: &mut Cluster, node: NodeId) -> Option<Refusal> {
         self.refusal_beside(cluster, node)
             .or_else(|| self.refusal_as_is(cluster, node))
     }
 
-    /// Why a node refuses the pod beside the pods that were promised room there.
+    /// Why a node refuses the pod with the pods nominated there.
     pub(crate) fn refusal_beside(&self, cluster: &mut Cluster, node: NodeId) -> Option<Refusal> {
         let mut assumed = Vec::new();
         for other in self.nominated.on(node) {

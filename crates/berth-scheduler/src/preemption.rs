@@ -1,4 +1,4 @@
-//! Preemption: which pods of lower priority would have to go so that a pod fits.
+//! Preemption: which pods of lower priority would have to be evicted so that a pod fits.
 //!
 //! ```text
 //!   refused nodes ──eviction could help──▶ dry run: lift all lesser pods ──fits──▶ reprieve all that can stay
@@ -6,7 +6,7 @@
 //!                                     the best node by kube-scheduler's rules ◀──victims─┘
 //! ```
 //!
-//! Nothing is evicted here: the answer is a value, and every dry run puts back what it lifted.
+//! Nothing is evicted here: the result is a value, and every dry run is reverted.
 
 use crate::cluster::{Cluster, Lifted, PodId};
 use crate::diagnose::{Diagnosis, NO_VICTIMS, NOT_HELPFUL};
@@ -15,33 +15,33 @@ use crate::nominated::Question;
 use berth_core::nodes::NodeId;
 use std::cmp::Reverse;
 
-/// Dry runs stop when this many nodes were found, or a tenth of those that could help if that is more: enough to
-/// choose well from, and few enough that a full cluster of thousands of nodes does not hold up other pods.
+/// Dry runs stop when this many nodes were found, or a tenth of those that could help if that is more: enough for a
+/// good choice, and few enough that a full cluster of thousands of nodes does not delay other pods.
 const ENOUGH_CANDIDATES: usize = 100;
 
 /// What preemption can do for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
-    /// It is not tried, and why if that is to be said.
+    /// It is not tried, with the reason if it should be reported.
     NotTried(Option<String>),
-    /// No eviction would help, and why: these plugins refuse the pod even where all pods that are less important are gone.
+    /// No eviction would help: these plugins refuse the pod even without all less important pods.
     Helpless(String, PluginSet),
-    /// These pods have to go.
+    /// These pods must be evicted.
     Evict(Candidate),
 }
 
-/// A node that takes the pod once its victims are gone.
+/// A node that fits the pod without its victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The node.
     pub node: NodeId,
-    /// The pods that have to go, the most important first. At least one.
+    /// The pods to evict, most important first. At least one.
     pub victims: Vec<PodId>,
-    /// How many of them are beyond their disruption budgets.
+    /// How many of them violate their disruption budgets.
     pub violations: usize,
 }
 
-/// Finds the node on which the least has to be evicted for a pod that was refused everywhere.
+/// Finds the node with the least costly eviction for a pod that was refused everywhere.
 pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagnosis) -> Preemption {
     if diagnosis.is_aborted() || diagnosis.node_count == 0 {
         return Preemption::NotTried(None);
@@ -58,7 +58,7 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
     if diagnosis.early.is_some() {
         reasons.resize(diagnosis.node_count, NOT_HELPFUL.to_owned());
     }
-    // Where nobody gave priorities, thousands of nodes need not be looked at to find no victim.
+    // Without priorities, thousands of nodes need not be examined to find no victim.
     let lowest = cluster.pods().lowest_priority();
     let any_lesser = lowest.is_some_and(|lowest| lowest < question.pod.footprint.priority);
     for (node, refusal) in &diagnosis.nodes {
@@ -88,7 +88,7 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
     }
 }
 
-/// Why a pod may not evict others, if it may not.
+/// Why a pod may not preempt others, if so.
 fn ineligible(cluster: &Cluster, question: &Question<'_>, diagnosis: &Diagnosis) -> Option<&'static str> {
     if question.pod.never_preempts {
         return Some("preemptionPolicy=Never");
@@ -101,24 +101,24 @@ fn ineligible(cluster: &Cluster, question: &Question<'_>, diagnosis: &Diagnosis)
     if refusal.is_some_and(|refusal| refusal.code == Code::UnschedulableAndUnresolvable) {
         return None;
     }
-    // A pod that goes for another reason may take its time; what it leaves was not made for this one.
+    // A pod that is deleted for another reason may take its time; its room was not made for this one.
     let priority = question.pod.footprint.priority;
     let mut pods = cluster.pods().of_node(cluster.nodes().name(node));
     pods.any(|(_, running)| running.footprint.preempted && running.footprint.priority < priority)
         .then_some("a terminating pod on the nominated node")
 }
 
-/// A pod that could go.
+/// A possible victim.
 struct Lesser {
     pod: PodId,
     violates: bool,
     lifted: Option<Lifted>,
 }
 
-/// Why evicting does not help, and who refuses the pod all the same.
+/// Why preemption does not help, and which plugin still refuses the pod.
 type Hopeless = (Vec<String>, Option<PluginName>);
 
-/// The victims on a node, or the reasons why evicting does not help there. The cluster is as before afterwards.
+/// The victims on a node, or the reasons why preemption does not help there. The cluster is unchanged afterwards.
 fn dry_run(cluster: &mut Cluster, question: &Question<'_>, node: NodeId) -> Result<Candidate, Hopeless> {
     let hopeless = |refusal: &Refusal| (words(refusal), Some(refusal.plugin));
     let mut lesser = lesser_pods(cluster, question, node);
@@ -154,7 +154,7 @@ fn dry_run(cluster: &mut Cluster, question: &Question<'_>, node: NodeId) -> Resu
     }
 }
 
-/// The pods of lower priority on a node, the most important first.
+/// The pods of lower priority on a node, most important first.
 fn lesser_pods(cluster: &Cluster, question: &Question<'_>, node: NodeId) -> Vec<Lesser> {
     let priority = question.pod.footprint.priority;
     let pods = cluster.pods().of_node(cluster.nodes().name(node));
@@ -178,8 +178,8 @@ fn lesser_pods(cluster: &Cluster, question: &Question<'_>, node: NodeId) -> Vec<
         .collect()
 }
 
-/// Puts back the pods beside which the pod still fits: those whose budgets would be overdrawn first, and the more
-/// important ones first.
+/// Returns the pods next to which the pod still fits: first those whose budgets would be violated, and more important
+/// ones first.
 fn reprieve(cluster: &mut Cluster, question: &Question<'_>, node: NodeId, lesser: &mut [Lesser]) {
     for violating in [true, false] {
         for pod in lesser.iter_mut().filter(|pod| pod.violates == violating) {
@@ -194,7 +194,7 @@ fn reprieve(cluster: &mut Cluster, question: &Question<'_>, node: NodeId, lesser
     }
 }
 
-/// The node to choose: the fewest overdrawn budgets, the least important victims, and of equals the first.
+/// The node to choose: the fewest violated budgets, the least important victims, and the first of equal ones.
 fn best(cluster: &Cluster, candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| {
         let pods = candidate.victims.iter().filter_map(|pod| cluster.pods().get(*pod));

@@ -1,4 +1,4 @@
-//! The pods that wait for a node.
+//! The scheduling queue.
 //!
 //! ```text
 //!            add ───▶ gated ──gates gone──┐
@@ -11,13 +11,13 @@
 //!                                                        woken
 //! ```
 //!
-//! When no pod is active, those that an event woke need not wait for their backoff: it is there to let others go first.
-//! A pod that failed has to: whatever failed needs time to recover.
+//! When no pod is active, pods that an event woke need not wait for their backoff: its purpose is to let others go
+//! first. A pod that failed has to: whatever failed needs time to recover.
 //!
-//! A pod waits with the plugins that refused it, and only an event that could change one of their
-//! answers wakes it. Sleeping pods are kept by those plugins, so that an event passes by all whom it cannot help. The decision about a pod is one step of the one writer, so no event can fall between
-//! its verdict and its sleep; an event during its binding is met by the retry if the binding fails. The
-//! queue looks at no clock: time is a parameter, as the time since some fixed moment.
+//! A pod waits with the plugins that refused it, and only an event that could change one of their results wakes it. Sleeping pods are grouped by
+//! those plugins, so that an event skips all that it cannot help. The decision about a pod is one step of the single writer, so no event can fall
+//! between its verdict and its sleep; an event during its binding is covered by the retry if the binding fails. The queue reads no clock: time is a
+//! parameter, relative to a fixed moment.
 
 use crate::framework::{PluginName, PluginSet};
 use berth_core::backoff::Backoff;
@@ -28,21 +28,21 @@ use std::time::Duration;
 
 /// A pod's namespace and name, as `namespace/name`.
 ///
-/// One shared text, not an [`ObjectKey`](berth_core::effect::ObjectKey): the queue, bindings and nominations hold several
-/// copies of each key, and hash one for every event that could wake its pod.
+/// One shared string, not an [`ObjectKey`](berth_core::effect::ObjectKey): the queue, bindings and nominations hold
+/// several copies of each key, and hash one for every event that could wake its pod.
 pub type PodKey = Arc<str>;
 
 /// How long pods wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTimes {
-    /// After the first failure. It doubles with each further one.
+    /// After the first failure, doubled with each further one.
     pub initial_backoff: Duration,
-    /// At most.
+    /// Maximum.
     pub max_backoff: Duration,
-    /// A pod that nothing woke is tried again after this long, should an event have been missed.
+    /// A pod that nothing woke is retried after this long, in case an event was missed.
     pub flush_after: Duration,
-    /// A new pod waits this long for claims that are not known yet. Watches of one server are some milliseconds apart, and
-    /// the claim of an ephemeral volume is made by a controller that has to see the pod first.
+    /// How long a new pod waits for unknown claims. Watches of one server differ by some milliseconds, and the claim of an
+    /// ephemeral volume is created by a controller that has to see the pod first.
     pub await_claims: Duration,
 }
 
@@ -57,34 +57,33 @@ impl Default for QueueTimes {
     }
 }
 
-/// Where a pod waits.
+/// The state of a pod in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// To be tried next.
     Active,
-    /// To be tried when its backoff is over, or if it was refused and woken, when no other pod is to be tried.
+    /// To be tried when its backoff is over or, if it was refused and woken, when no other pod is to be tried.
     Backoff,
     /// Until an event could help it.
     Unschedulable,
     /// Until its scheduling gates are gone.
     Gated,
-    /// Nowhere: it is in its scheduling or binding cycle.
+    /// Not in the queue: it is in its scheduling or binding cycle.
     InCycle,
 }
 
-/// What an event means to a sleeping pod.
+/// The effect of an event on a sleeping pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rousing {
     /// It could fit now.
     Wake,
-    /// It sleeps on.
+    /// It continues to sleep.
     SleepOn,
-    /// It sleeps on, and with this plugin too: an event that changes that one's answer could help as well.
+    /// It continues to sleep, also with this plugin: an event that changes its result could help as well.
     RefusedToo(PluginName),
 }
 
-/// The order in which pods are tried: by priority, then by how long they wait since they were last tried, then as they
-/// came.
+/// The order in which pods are tried: by priority, then by time since the last try, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     priority: std::cmp::Reverse<i32>,
@@ -102,9 +101,9 @@ struct Waiting {
     refused_at: Duration,
     /// It is not tried before this time.
     not_before: Duration,
-    /// Who refused it.
+    /// The plugins that refused it.
     refused_by: PluginSet,
-    /// It was not refused, but could not be placed for a passing cause.
+    /// It was not refused, but could not be scheduled for a temporary reason.
     failed: bool,
 }
 
@@ -119,7 +118,7 @@ pub struct Queue {
     /// Pods that were refused and woken, by the end of their backoff.
     woken: BTreeSet<(Duration, PodKey)>,
     unschedulable: BTreeSet<(Duration, PodKey)>,
-    /// Unschedulable pods by who refused them. There are few distinct sets of plugins.
+    /// Unschedulable pods by the plugins that refused them. There are few distinct sets of plugins.
     sleeping: BTreeMap<PluginSet, BTreeSet<PodKey>>,
     gated: FxHashSet<PodKey>,
     in_cycle: FxHashSet<PodKey>,
@@ -144,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// Adds a pod, or takes over its new priority and gates. A pod in its cycle stays there.
+    /// Adds a pod, or updates its priority and gates. A pod in its cycle stays there.
     pub fn upsert(&mut self, key: &PodKey, priority: i32, gated: bool, now: Duration) {
         if let Some(known) = self.pods.get_mut(key) {
             let turn = Turn {
@@ -181,7 +180,7 @@ impl Queue {
         self.enter(key, if gated { Place::Gated } else { Place::Active });
     }
 
-    /// Has a new pod wait: it comes in the place of others that were tried in vain.
+    /// Delays a new pod: it replaces others that failed.
     pub fn hold_off(&mut self, key: &str, until: Duration, now: Duration) {
         let Some((key, waiting)) = self.pods.get_key_value(key) else {
             return;
@@ -198,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// Removes a pod, wherever it is.
+    /// Removes a pod in any state.
     pub fn remove(&mut self, key: &str) {
         if let Some((key, _)) = self.pods.get_key_value(key) {
             let key = Arc::clone(key);
@@ -207,20 +206,20 @@ impl Queue {
         }
     }
 
-    /// The pods that can be tried now, in the order of their turns: as of the last [`Self::flush`].
+    /// The pods that can be tried now, in order, as of the last [`Self::flush`].
     pub fn ready(&self) -> impl Iterator<Item = &PodKey> {
         let active = self.active.iter().map(|(_, key)| key);
         active.chain(self.woken.iter().map(|(_, key)| key))
     }
 
-    /// Takes the pod whose turn it is into its cycle.
+    /// Takes the next pod into its cycle.
     pub fn pop(&mut self, now: Duration) -> Option<PodKey> {
         self.flush(now);
         let key = Arc::clone(self.ready().next()?);
         self.take(&key).then_some(key)
     }
 
-    /// Takes a pod that can be tried now into its cycle, whosever turn it is. `false` if it cannot be tried.
+    /// Takes a pod that can be tried now into its cycle, out of order. Returns `false` if it cannot be tried.
     pub fn take(&mut self, key: &PodKey) -> bool {
         let waiting = self.pods.get(key);
         let is_ready = waiting.is_some_and(|waiting| match waiting.place {
@@ -250,8 +249,7 @@ impl Queue {
         }
     }
 
-    /// Ends the cycle of a pod that could not be placed for a passing cause: it is tried again after
-    /// its backoff.
+    /// Ends the cycle of a pod that could not be scheduled for a temporary reason: it is retried after its backoff.
     pub fn failed(&mut self, key: &str, now: Duration) {
         if let Some(waiting) = self.pods.get_mut(key).filter(|waiting| waiting.place == Place::InCycle) {
             waiting.refused_at = now;
@@ -269,8 +267,8 @@ impl Queue {
         }
     }
 
-    /// Wakes the sleeping pods that an event helps, and returns how many those are. Pods are asked about only if the event
-    /// could help anybody whom their plugins refused.
+    /// Wakes the sleeping pods that an event helps, and returns their number. A pod is checked only if the event could
+    /// help any pod that its plugins refused.
     pub fn rouse(
         &mut self,
         now: Duration,
@@ -303,7 +301,7 @@ impl Queue {
         woken.len()
     }
 
-    /// Moves a sleeping pod on: it is tried at once if its backoff is over.
+    /// Wakes a sleeping pod: it is tried at once if its backoff is over.
     pub fn wake(&mut self, key: &str, now: Duration) {
         let Some((key, waiting)) = self.pods.get_key_value(key) else {
             return;
@@ -320,7 +318,7 @@ impl Queue {
         }
     }
 
-    /// Moves a sleeping pod on whose cycle failed after all, when its backoff is over and not before.
+    /// Moves a sleeping pod whose cycle failed after all to the backoff queue, where it waits for its full backoff.
     pub fn back_off(&mut self, key: &str) {
         let Some((key, waiting)) = self.pods.get_key_value(key) else {
             return;
@@ -344,7 +342,7 @@ impl Queue {
         ends.max(waiting.not_before)
     }
 
-    /// Moves on the pods whose time has come.
+    /// Moves the pods whose time has come.
     pub fn flush(&mut self, now: Duration) {
         while let Some((at, key)) = self.backoff.first().into_iter().chain(self.woken.first()).min()
             && *at <= now
@@ -361,7 +359,8 @@ impl Queue {
         }
     }
 
-    /// When [`Self::pop`] or [`Self::flush`] has something to do, if nothing else happens. Now, if a pod is active or woken.
+    /// When [`Self::pop`] or [`Self::flush`] has something to do, if nothing else happens. Now, if a pod is active or
+    /// woken.
     #[must_use]
     pub fn next_turn(&self) -> Option<Duration> {
         if !(self.active.is_empty() && self.woken.is_empty()) {
@@ -375,13 +374,13 @@ impl Queue {
         backoff.into_iter().chain(flush).min()
     }
 
-    /// Where a pod is.
+    /// The state of a pod.
     #[must_use]
     pub fn place(&self, key: &str) -> Option<Place> {
         self.pods.get(key).map(|waiting| waiting.place)
     }
 
-    /// How often a pod was tried.
+    /// Number of tries of a pod.
     #[must_use]
     pub fn attempts(&self, key: &str) -> u32 {
         self.pods.get(key).map_or(0, |waiting| waiting.attempts)
@@ -393,7 +392,7 @@ impl Queue {
         pods.filter_map(|(_, key)| Some((key, self.pods.get(key)?.refused_by)))
     }
 
-    /// How many pods are in a place.
+    /// Number of pods in a state.
     #[must_use]
     pub fn count(&self, place: Place) -> usize {
         match place {

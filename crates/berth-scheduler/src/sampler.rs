@@ -1,24 +1,25 @@
-//! Which nodes are scored if the profile does not ask for all: the first that fit, from where the last pod stopped.
+//! Which nodes are scored if the profile does not ask for all: the first ones that fit, from where the last pod
+//! stopped.
 //!
-//! As kube-scheduler does it: a share of the nodes, at least a hundred, and each pod begins where the one before it
+//! As in kube-scheduler: a percentage of the nodes, at least a hundred, and each pod starts where the previous one
 //! ended, so that every node has its turn.
 
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use std::num::NonZero;
 
-/// At least so many nodes are scored.
+/// Minimum number of nodes scored.
 const MIN_NODES: usize = 100;
 
-/// Remembers where to begin.
+/// Remembers where to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sampler {
-    /// The first node that the last pod did not look at, by id.
+    /// The first node that was not considered for the last pod, by ID.
     next: u32,
 }
 
 impl Sampler {
-    /// Takes a share of all nodes from those that fit.
+    /// Takes a percentage of all nodes from those that fit.
     pub(crate) fn take(
         &mut self,
         all: &NodeMask,
@@ -35,7 +36,7 @@ impl Sampler {
         {
             self.next = last.0 + 1;
         }
-        // The choice among equals goes by the order of nodes, wherever the sample began.
+        // Ties are broken by the order of nodes, wherever the sample started.
         sample.sort_unstable();
     }
 }

@@ -1,15 +1,15 @@
-//! How long plugins take. This crate looks at no clock, so whoever has one brings it.
+//! Measures plugins. This crate reads no clock, so the caller provides one.
 
 use crate::framework::PluginName;
 
-/// What a plugin is asked for.
+/// An extension point of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExtensionPoint {
-    /// What it makes of the pod.
+    /// Its pre-filter.
     PreFilter,
-    /// Which nodes it refuses. Verdicts that are kept are not asked for.
+    /// Its filter on nodes. Cached verdicts are not measured.
     Filter,
-    /// How good nodes are. Scores that are kept are not asked for.
+    /// Its scores. Cached scores are not measured.
     Score,
 }
 
@@ -17,7 +17,7 @@ impl ExtensionPoint {
     /// Every point.
     pub const ALL: [Self; 3] = [Self::PreFilter, Self::Filter, Self::Score];
 
-    /// The point as kube-scheduler spells it.
+    /// The point as spelled in kube-scheduler.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -28,16 +28,16 @@ impl ExtensionPoint {
     }
 }
 
-/// Takes the time of plugins.
+/// Measures plugins.
 pub trait Stopwatch {
-    /// A plugin is asked something now.
+    /// A plugin call starts now.
     fn begin(&mut self) {}
 
-    /// The plugin that was asked has answered, and the next one is asked.
+    /// The plugin call has ended, and the next one starts.
     fn lap(&mut self, _plugin: PluginName, _point: ExtensionPoint) {}
 }
 
-/// Takes no time, and none is lost by it.
+/// Measures nothing, at no cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStopwatch;
 

@@ -1,8 +1,8 @@
-//! What drops the verdicts that alike pods share: each event that KEP-490 lists (Event handling,
-//! Invalidate predicate equivalence cache), placements, and nothing else.
+//! What invalidates the verdicts that equivalent pods share: each event that KEP-490 lists (Event handling, Invalidate
+//! predicate equivalence cache), placements, and nothing else.
 //!
-//! Each test has a decision that is kept, an event, and a decision that must know of it. How many verdicts were worked out
-//! for that is counted.
+//! Each test has a cached decision, an event, and a decision that must reflect it. The number of recomputed verdicts is
+//! counted.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken story fails the test")]
 
@@ -37,7 +37,7 @@ fn mk_pod(name: &str, claim: &str) -> api::Pod {
 
 const NODES: usize = 400;
 
-/// A cluster of many nodes and two classes of volumes, and what was decided on it.
+/// A cluster with many nodes and two classes of volumes, and its decisions.
 struct Story {
     cluster: Cluster,
     scratch: Scratch,
@@ -65,7 +65,7 @@ impl Story {
             scratch: Scratch::new(1),
             before: SharingCounts::default(),
         };
-        // What is kept of both classes of pods from here on.
+        // Caches both classes of pods.
         story.check("a", Ok("n1"));
         story.check("b", Ok("n3"));
         story.before = story.scratch.sharing();
@@ -91,7 +91,7 @@ impl Story {
         assert_eq!(found.as_deref().map_err(String::as_str), expected);
     }
 
-    /// How many classes were built anew, and how many nodes mended, since the beginning or the last call.
+    /// How many classes were rebuilt and how many nodes updated, since the start or the last call.
     #[track_caller]
     fn check_work(&mut self, built: u64, mended: u64) {
         let now = self.scratch.sharing();
@@ -101,7 +101,7 @@ impl Story {
     }
 }
 
-/// PVC add: a claim of its own shape makes a class; the others' verdicts stay.
+/// PVC add: a claim with a new shape creates a class; the others' verdicts are kept.
 #[test]
 fn claim_added() {
     let mut story = Story::begin();
@@ -119,7 +119,7 @@ fn claim_added() {
     story.check_work(0, 0);
 }
 
-/// PVC delete: the pod that used it is refused; alike pods keep their verdicts.
+/// PVC delete: the pod that used it is refused; equivalent pods keep their verdicts.
 #[test]
 fn claim_deleted() {
     let mut story = Story::begin();
@@ -133,7 +133,7 @@ fn claim_deleted() {
     story.check_work(0, 0);
 }
 
-/// PVC update: the pod is of another class from now on.
+/// PVC update: the pod now belongs to another class.
 #[test]
 fn claim_updated() {
     let mut story = Story::begin();
@@ -146,7 +146,7 @@ fn claim_updated() {
     story.check_work(0, 0);
 }
 
-/// PV add: mended where it can be reached, in the classes with claims like that.
+/// PV add: updated where it can be reached, in the classes with such claims.
 #[test]
 fn volume_added() {
     let mut story = Story::begin();
@@ -157,11 +157,11 @@ fn volume_added() {
     story.check_work(0, 0);
 }
 
-/// PV delete: as when it is added.
+/// PV delete: as for PV add.
 #[test]
 fn volume_deleted() {
     let mut story = Story::begin();
-    // Another one keeps the selector of the node in use.
+    // Another one keeps the node's selector in use.
     story.cluster.upsert(&mk_volume("other", "b", 1, 100));
     story.check("b", Ok("n3"));
     story.check_work(0, 1);
@@ -171,7 +171,7 @@ fn volume_deleted() {
     story.check_work(0, 1);
 }
 
-/// PV delete, and with it goes the last mention of its node: the class starts anew.
+/// PV delete, with the last reference to its node: the class is rebuilt.
 #[test]
 fn last_volume_of_a_node_deleted() {
     let mut story = Story::begin();
@@ -181,7 +181,7 @@ fn last_volume_of_a_node_deleted() {
     story.check_work(1, 0);
 }
 
-/// PV update: of its size, and of whom it is for.
+/// PV update: of its size, and of its claim.
 #[test]
 fn volume_updated() {
     let mut story = Story::begin();
@@ -199,7 +199,7 @@ fn volume_updated() {
     story.check_work(0, 1);
 }
 
-/// StorageClass delete: its claims are in immediate binding mode. When it is back, nothing of before counts.
+/// StorageClass delete: its claims have immediate binding. When it is back, nothing cached before counts.
 #[test]
 fn class_deleted() {
     let mut story = Story::begin();
@@ -215,7 +215,7 @@ fn class_deleted() {
     story.check_work(1, 0);
 }
 
-/// A class that is told again, a claim of somebody else, a service: nothing is dropped.
+/// An unchanged class, a claim of another pod, a service: nothing is dropped.
 #[test]
 fn other_events_drop_nothing() {
     let mut story = Story::begin();
@@ -234,7 +234,7 @@ fn other_events_drop_nothing() {
     story.check_work(0, 1);
 }
 
-/// A placement touches the verdicts on its node, so that a thousand replicas cost little more than one.
+/// A placement affects only the verdicts on its node, so that a thousand replicas cost little more than one.
 #[test]
 fn placements_touch_their_node() {
     let mut cluster = Cluster::default();
@@ -262,7 +262,7 @@ fn placements_touch_their_node() {
     assert_eq!((found, built, mended), (999, 1, 999), "of 1000 pods on 400 nodes");
 }
 
-/// A report of a driver: only the nodes of pools that changed are looked at again.
+/// A report of a driver: only the nodes of changed pools are recomputed.
 #[test]
 fn driver_reports() {
     let report = |sizes: [u32; 3], expiry: &str| {

@@ -1,22 +1,23 @@
 //! Finds, among many label selectors, the few that can match given labels.
 //!
-//! A selector that demands one of some values of a label is filed under those; only the others are tried on everything.
+//! A selector that requires one of some values of a label is indexed by those values; only the others are tried on
+//! everything.
 
 use berth_core::label::{LabelRequirement, LabelSelector, Labels};
 use berth_core::symbols::Symbol;
 use rustc_hash::FxHashMap;
 
-/// Numbers of selectors, filed by a label that they demand.
+/// Numbers of selectors, indexed by a label that they require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Anchors {
     by_label: FxHashMap<(Symbol, Symbol), Vec<u32>>,
     unanchored: Vec<u32>,
 }
 
-// Whoever files selectors keeps them.
+// The owner of the index keeps the selectors.
 berth_core::trace!(Anchors { ; by_label, unanchored });
 
-/// The label that a selector demands: a key with its values.
+/// The label that a selector requires: a key with its values.
 pub(super) fn anchor(selector: &LabelSelector) -> Option<(Symbol, &[Symbol])> {
     selector
         .requirements()
@@ -57,7 +58,7 @@ impl Anchors {
         }
     }
 
-    /// The numbers of the selectors that may match labels, each once.
+    /// The numbers of the selectors that may match labels, without duplicates.
     pub(super) fn candidates<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = u32> + 'a {
         let anchored = labels.iter().filter_map(|pair| self.by_label.get(&pair)).flatten();
         anchored.chain(&self.unanchored).copied()

@@ -1,8 +1,8 @@
-//! How many volumes of each driver a node has attached, for the limits that drivers set.
+//! Attached volumes of each driver by node, for attach limits.
 //!
-//! What a claim counts as depends on objects that come and go on their own: the claim, its volume, its class, and the
-//! node's CSINode. So the count of a node is worked out from its pods when it is first asked for, and again
-//! after something that it depends on has changed. A decision works out only the few nodes that changed since the last.
+//! What a claim counts as depends on objects that change independently: the claim, its volume, its class, and the
+//! node's CSINode. The count of a node is therefore computed from its pods when it is first needed, and again after a
+//! change that affects it. A decision recomputes only the few nodes that changed since the last one.
 
 use super::pods::Pods;
 use crate::pod::{Footprint, PodVolume};
@@ -28,12 +28,12 @@ pub struct VolumeKey {
 
 berth_core::trace!(VolumeKey { driver, handle });
 
-/// What tells volumes of a driver apart.
+/// What identifies volumes of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Handle {
     /// The driver's name for the volume.
     Disk(Box<str>),
-    /// The claim, by namespace and name, that a volume is yet to be made for.
+    /// The claim, by namespace and name, of a volume that is not provisioned yet.
     Claim(Symbol, Box<str>),
 }
 
@@ -55,11 +55,11 @@ pub enum Counted {
     Migrated(VolumeKey),
     /// Nothing.
     Nothing,
-    /// The claim is not there.
+    /// The claim does not exist.
     Missing(Reason),
-    /// There is no telling.
+    /// Unknown.
     Broken(Reason),
-    /// There is no telling on nodes that have a CSINode; nothing on others.
+    /// Unknown on nodes with a CSINode; nothing on others.
     MigratedBroken(Reason),
 }
 
@@ -93,12 +93,12 @@ pub fn count_volume(binder: &VolumeBinder, pod: &Footprint, volume: &PodVolume) 
     }
 }
 
-/// A claim that pods with a node use: what it counts as, and where.
+/// A claim used by pods with a node: what it counts as, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedClaim {
     /// What it counts as.
     pub counted: Counted,
-    /// The nodes of the pods that use it, once for each use.
+    /// The nodes of the pods that use it, once per use.
     pub nodes: SmallVec<[NodeId; 1]>,
 }
 
@@ -110,7 +110,7 @@ fn count_claim(binder: &VolumeBinder, claim: &Claim) -> Counted {
     let Some(class) = claim.class.and_then(|class| binder.class(class)) else {
         return Counted::Nothing;
     };
-    // What is about to be bound counts already, if its class does not tell what it is.
+    // A volume that is about to be bound already counts, if its class does not determine the driver.
     if let Some(volume) = binder.volume_held_for(claim).filter(|_| !class.provisions) {
         return count_disk(binder, volume);
     }
@@ -149,7 +149,7 @@ fn counted(key: VolumeKey) -> Counted {
     Counted::Volume(key)
 }
 
-/// A driver that no CSINode and no volume has named yet has no limit: its volumes need not be counted.
+/// A driver that no CSINode and no volume refers to has no limit: its volumes need not be counted.
 fn migrated(binder: &VolumeBinder, plugin: InTreePlugin, handle: Handle) -> Counted {
     let driver = binder.symbols().get(plugin.driver());
     match driver.map(|driver| counted(VolumeKey { driver, handle })) {
@@ -161,20 +161,20 @@ fn migrated(binder: &VolumeBinder, plugin: InTreePlugin, handle: Handle) -> Coun
 /// One driver on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverColumn {
-    /// How many volumes of the driver each node can hold; the largest number where nothing is said.
+    /// The attach limit of the driver on each node; the maximum number if there is none.
     pub limit: Vec<i64>,
-    /// How many it holds.
+    /// Number of attached volumes.
     pub attached: Vec<i64>,
 }
 
 berth_core::trace!(DriverColumn { ; limit, attached });
 
-/// What is known of one node.
+/// The state of one node.
 #[derive(Clone, Debug, Default)]
 struct NodeAttached {
     /// Volumes of running pods.
     in_use: FxHashSet<VolumeKey>,
-    /// Drivers whose columns say something about the node.
+    /// Drivers whose columns have an entry for the node.
     drivers: SmallVec<[Symbol; 2]>,
 }
 
@@ -187,17 +187,17 @@ pub struct Attached {
     columns: FxHashMap<Symbol, DriverColumn>,
     /// The nodes on which running pods use a volume.
     holders: FxHashMap<VolumeKey, SmallVec<[NodeId; 1]>>,
-    /// Nodes on which a running pod has a volume of which there is no telling what it counts as.
+    /// Nodes on which a running pod has a volume that cannot be counted.
     broken: FxHashMap<NodeId, Reason>,
     changed: FxHashSet<NodeId>,
     all_changed: bool,
     /// VolumeAttachments by name: the volume and the node.
     attachments: FxHashMap<Box<str>, (Box<str>, Symbol)>,
-    /// By volume: the VolumeAttachments that name it.
+    /// By volume: its VolumeAttachments.
     volume_attachments: FxHashMap<Box<str>, FxHashSet<Box<str>>>,
-    /// By claim: the nodes of the pods that use it, once for each use.
+    /// By claim: the nodes of the pods that use it, once per use.
     claim_nodes: FxHashMap<(Symbol, Box<str>), SmallVec<[NodeId; 1]>>,
-    /// By volume: the claims in use that named it when they were last seen.
+    /// By volume: the claims in use that referred to it when last observed.
     volume_claims: FxHashMap<Box<str>, FxHashSet<(Symbol, Box<str>)>>,
 }
 
@@ -225,7 +225,7 @@ impl Attached {
         self.changed.insert(node);
     }
 
-    /// Something changed that any node's count may depend on.
+    /// Any node's count may have changed.
     pub(super) fn all_changed(&mut self) {
         self.all_changed = true;
     }
@@ -267,7 +267,7 @@ impl Attached {
         }
     }
 
-    /// A claim came, changed or went.
+    /// A claim was added, changed or deleted.
     pub(super) fn claim_changed(&mut self, binder: &VolumeBinder, namespace: Symbol, name: &str) {
         let key = (namespace, name.into());
         if let Some(nodes) = self.claim_nodes.get(&key) {
@@ -276,7 +276,7 @@ impl Attached {
         }
     }
 
-    /// What a claim counts as on the nodes of the pods that use it. None if no pod with a node does.
+    /// What a claim counts as on the nodes of the pods that use it. `None` if no pod with a node does.
     pub(super) fn counted_claim(&self, binder: &VolumeBinder, namespace: Symbol, name: &str) -> Option<CountedClaim> {
         let nodes = self.claim_nodes.get(&(namespace, name.into()))?;
         let claim = binder.claim_named(namespace, name);
@@ -286,7 +286,7 @@ impl Attached {
         })
     }
 
-    /// A VolumeAttachment came, changed or went.
+    /// A VolumeAttachment was added, changed or deleted.
     pub(super) fn attachment_changed(
         &mut self,
         binder: &mut VolumeBinder,
@@ -314,7 +314,7 @@ impl Attached {
         }
     }
 
-    /// A volume came, changed or went.
+    /// A volume was added, changed or deleted.
     pub(super) fn volume_changed(&mut self, binder: &VolumeBinder, name: &str) {
         let attachments = self.volume_attachments.get(name).into_iter().flatten();
         let nodes = attachments.filter_map(|attachment| self.attachments.get(attachment));
@@ -332,7 +332,7 @@ impl Attached {
         }
     }
 
-    /// Works out the nodes that changed, and tells the binder on which of them drivers have no room.
+    /// Recomputes the changed nodes, and updates the binder's attach limits.
     pub(super) fn refresh(&mut self, binder: &mut VolumeBinder, pods: &Pods) {
         let length = binder.nodes().column_length();
         if self.nodes.len() < length {
@@ -354,7 +354,7 @@ impl Attached {
         }
     }
 
-    /// How many more volumes of a driver a node can hold, if there is a limit.
+    /// How many more volumes of a driver a node can attach, if there is a limit.
     fn room(&self, driver: Symbol, node: NodeId) -> Option<i64> {
         let column = self.column(driver)?;
         let limit = column.limit.get(node.index()).filter(|limit| **limit < i64::MAX)?;
@@ -408,7 +408,7 @@ impl Attached {
         self.nodes[node.index()] = new;
     }
 
-    /// The column of a driver that limits volumes on some node.
+    /// The column of a driver with a limit on some node.
     #[must_use]
     pub fn column(&self, driver: Symbol) -> Option<&DriverColumn> {
         self.columns.get(&driver)
@@ -420,7 +420,7 @@ impl Attached {
         self.holders.get(key).map_or(&[], |nodes| nodes)
     }
 
-    /// The nodes of which nobody can tell how many volumes they have, and why.
+    /// The nodes whose volumes cannot be counted, and why.
     #[must_use]
     pub fn broken(&self) -> &FxHashMap<NodeId, Reason> {
         &self.broken
@@ -433,11 +433,11 @@ impl Attached {
     }
 }
 
-/// The volumes that the pods on a node use, and the first of which there is no telling. Claims that are gone count as nothing.
+/// The volumes used by the pods on a node, and the first one that cannot be counted. Missing claims count as nothing.
 fn volumes_in_use(binder: &VolumeBinder, pods: &Pods, node_name: Symbol) -> (FxHashSet<VolumeKey>, Option<Reason>) {
     let (mut in_use, mut broken) = (FxHashSet::default(), None);
     let on_node = pods.on_node(node_name).iter().filter_map(|pod| pods.get(*pod));
-    // A pod that a what-if took off its node is still listed under the node's name.
+    // A pod that a what-if removed from its node is still listed under the node's name.
     for running in on_node.filter(|running| running.node.is_some()) {
         for volume in &running.footprint.volumes {
             match count_volume(binder, &running.footprint, volume) {
@@ -454,7 +454,7 @@ fn volumes_in_use(binder: &VolumeBinder, pods: &Pods, node_name: Symbol) -> (FxH
     (in_use, broken)
 }
 
-/// The CSI volumes that are attached to a node, whoever uses them.
+/// The CSI volumes that are attached to a node, regardless of their users.
 fn attachments(binder: &VolumeBinder, node_name: Symbol) -> impl Iterator<Item = VolumeKey> {
     binder.attachments(node_name).filter_map(|attachment| {
         let volume = binder.volume_named(&attachment.volume)?;

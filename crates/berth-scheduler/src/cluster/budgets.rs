@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 struct Budget {
     selector: LabelSelector,
     allowed: i32,
-    /// Pods whose eviction was granted already: they do not count again.
+    /// Pods whose eviction was already granted: they do not count again.
     disrupted: FxHashSet<Box<str>>,
 }
 
@@ -54,7 +54,7 @@ impl Budgets {
         }
     }
 
-    /// Says of each pod whether evicting it, after those before it, goes beyond a budget.
+    /// For each pod, whether evicting it after the previous ones violates a budget.
     pub fn violations<'a>(&self, pods: impl Iterator<Item = &'a Footprint>) -> Vec<bool> {
         let mut spent = FxHashMap::<(Symbol, &str), i32>::default();
         pods.map(|pod| {
@@ -74,7 +74,7 @@ impl Budgets {
 }
 
 impl Budget {
-    /// A selector that is empty selects nothing here, and a pod without labels is never selected, as in Kubernetes.
+    /// An empty selector selects nothing here, and a pod without labels is never selected, as in Kubernetes.
     fn covers(&self, pod: &Footprint) -> bool {
         let anything = self.selector == LabelSelector::everything();
         !anything && !pod.labels.is_empty() && self.selector.matches(&pod.labels) && !self.disrupted.contains(&pod.name)

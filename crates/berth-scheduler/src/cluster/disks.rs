@@ -1,4 +1,4 @@
-//! Disks that running pods name themselves, by disk, and the claims that running pods use, by claim.
+//! Disks that running pods refer to directly, by disk, and the claims that running pods use, by claim.
 
 use crate::pod::{DiskKey, Footprint, SharedDisk};
 use berth_core::nodes::NodeId;
@@ -16,7 +16,7 @@ struct Users {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
     disks: FxHashMap<DiskKey, FxHashMap<NodeId, Users>>,
-    /// How many pods use a claim, ephemeral ones not counted.
+    /// Number of pods that use a claim, without ephemeral ones.
     claims: FxHashMap<(Symbol, Box<str>), u32>,
 }
 
@@ -68,14 +68,14 @@ impl Disks {
         }
     }
 
-    /// Whether a node's pods keep another one from using a disk.
+    /// Whether a node's pods prevent another one from using a disk.
     #[must_use]
     pub fn conflicts(&self, node: NodeId, wanted: &SharedDisk) -> bool {
         let users = self.disks.get(&wanted.key).and_then(|nodes| nodes.get(&node));
         users.is_some_and(|users| conflict(users, wanted))
     }
 
-    /// The nodes whose pods keep another one from using a disk.
+    /// The nodes whose pods prevent another one from using a disk.
     pub fn conflicting<'a>(&'a self, wanted: &'a SharedDisk) -> impl Iterator<Item = NodeId> + 'a {
         let nodes = self.disks.get(&wanted.key).into_iter().flatten();
         nodes

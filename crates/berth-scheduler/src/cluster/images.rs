@@ -13,7 +13,7 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// How many nodes hold the image; at least one.
+    /// Number of nodes that hold the image; at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.sizes.len()
@@ -22,7 +22,7 @@ impl Holders {
     /// The size of the image on a node that holds it.
     #[must_use]
     pub fn size(&self, node: NodeId) -> Option<i64> {
-        // Most nodes hold none of a pod's images; the set says so sooner than the map.
+        // Most nodes hold none of a pod's images; the set is checked faster than the map.
         self.nodes.contains(node).then(|| self.sizes.get(&node).copied())?
     }
 }
@@ -30,7 +30,7 @@ impl Holders {
 /// The images on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images {
-    /// For each name of an image.
+    /// By image name.
     holders: FxHashMap<Symbol, Holders>,
     of_node: Vec<Box<[(Symbol, i64)]>>,
 }
@@ -42,7 +42,7 @@ impl Images {
         self.of_node.resize(length.max(self.of_node.len()), Box::default());
     }
 
-    /// Sets the images of a node by all their names.
+    /// Sets the images of a node under all their names.
     pub(super) fn set(&mut self, node: NodeId, images: Box<[(Symbol, i64)]>) {
         let slot = &mut self.of_node[node.index()];
         if *slot == images {

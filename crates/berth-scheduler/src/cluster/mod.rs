@@ -1,6 +1,6 @@
-//! The state of the cluster that decisions read: nodes in columns, running pods with their indexes, and volumes.
+//! The cluster state that decisions read: nodes in columns, running pods with their indexes, and volumes.
 //!
-//! Objects go in one by one, in any order. Nothing here decides anything; see the plugins for that.
+//! Objects are added one by one, in any order. Nothing is decided here; see the plugins for that.
 
 mod anchors;
 mod attached;
@@ -73,11 +73,11 @@ pub struct Cluster {
     workloads: Workloads,
     budgets: Budgets,
     assumptions: u64,
-    /// Nodes whose pods changed, or which changed themselves.
+    /// Nodes that changed, or whose pods changed.
     touched: Journal<NodeId>,
 }
 
-/// A pod that was assumed to run on a node. [`Cluster::forget`] takes it back.
+/// A pod that is assumed to run on a node. [`Cluster::forget`] reverts it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an assumed pod is either confirmed by the watch or forgotten"]
 pub struct AssumedPod {
@@ -88,7 +88,7 @@ pub struct AssumedPod {
 
 berth_core::trace!(AssumedPod { namespace; name, number });
 
-/// A pod that is off its node for a what-if. [`Cluster::put_back`] undoes it.
+/// A pod that was removed from its node for a what-if. [`Cluster::put_back`] reverts it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a lifted pod must be put back"]
 pub(crate) struct Lifted {
@@ -97,7 +97,7 @@ pub(crate) struct Lifted {
 }
 
 impl Cluster {
-    /// Takes over the state of an object, new or known.
+    /// Adds or updates an object.
     pub fn upsert(&mut self, object: &Object) {
         match object {
             Object::Node(node) => self.upsert_node(node),
@@ -124,7 +124,7 @@ impl Cluster {
         }
     }
 
-    /// Takes over that an object is gone.
+    /// Removes an object.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
             Kind::Node => self.remove_node(name),
@@ -151,7 +151,7 @@ impl Cluster {
         }
     }
 
-    /// An object changed that the number of attached volumes may depend on.
+    /// An object changed that may affect the number of attached volumes.
     fn volumes_changed(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
             Kind::PersistentVolumeClaim => {
@@ -286,7 +286,7 @@ impl Cluster {
         self.running_terms.add(footprint, node);
     }
 
-    /// Counts a pod on its node no more.
+    /// Stops counting a pod on its node.
     fn displace(&mut self, pod: PodId) {
         let Some(running) = self.pods.get_mut(pod) else {
             return;
@@ -304,19 +304,19 @@ impl Cluster {
         self.running_terms.remove(footprint, node);
     }
 
-    /// Compiles a pod that is to be placed. Give it back with [`Cluster::release`].
+    /// Compiles a pod to be scheduled. Release it with [`Cluster::release`].
     pub fn compile(&mut self, pod: &api::Pod) -> Pod {
         Pod::new(&mut self.binder, pod)
     }
 
-    /// Lets go of the node selectors that a compiled pod holds.
+    /// Releases the node selectors of a compiled pod.
     pub fn release(&mut self, pod: &Pod) {
         for selector in pod.selectors() {
             self.binder.release_selector(selector);
         }
     }
 
-    /// Counts a pod on a node before the API server says so. What the watch says later about the pod replaces it.
+    /// Counts a pod on a node before the API server confirms it. A later watch event about the pod replaces it.
     pub fn assume_pod(&mut self, pod: &Pod, node: NodeId) -> AssumedPod {
         let footprint = Arc::clone(&pod.footprint);
         if let Some(old) = self.pods.find(footprint.namespace, &footprint.name) {
@@ -333,7 +333,7 @@ impl Cluster {
         assumed
     }
 
-    /// An assumed pod, unless the watch has replaced it.
+    /// An assumed pod, unless a watch event has replaced it.
     #[must_use]
     pub fn assumed(&self, assumed: &AssumedPod) -> Option<&RunningPod> {
         let pod = self.pods.find(assumed.namespace, &assumed.name)?;
@@ -341,12 +341,12 @@ impl Cluster {
         running.filter(|running| running.assumed == Some(assumed.number))
     }
 
-    /// Takes an assumption back, unless the watch has replaced it.
+    /// Reverts an assumption, unless a watch event has replaced it.
     pub fn forget(&mut self, assumed: AssumedPod) {
         self.forget_assumed(&assumed);
     }
 
-    /// Takes an assumption back for a while: assume the pod again.
+    /// Reverts an assumption temporarily: assume the pod again.
     pub(crate) fn forget_assumed(&mut self, assumed: &AssumedPod) {
         if self.assumed(assumed).is_some()
             && let Some(pod) = self.pods.find(assumed.namespace, &assumed.name)
@@ -355,47 +355,47 @@ impl Cluster {
         }
     }
 
-    /// Claims, volumes and everything about them.
+    /// Claims, volumes and related objects.
     #[must_use]
     pub fn binder(&self) -> &VolumeBinder {
         &self.binder
     }
 
-    /// Claims and volumes, to prepare what decisions ask for. Objects go in by [`Cluster::upsert`] alone: the binder's are not the
-    /// only tables that must know them.
+    /// Claims and volumes, to prepare queries for decisions. Add objects only with [`Cluster::upsert`]: other tables must be
+    /// updated too.
     pub(crate) fn binder_mut(&mut self) -> &mut VolumeBinder {
         &mut self.binder
     }
 
-    /// Takes a decision about volumes for granted; see [`VolumeBinder::assume`].
+    /// Assumes a decision about volumes; see [`VolumeBinder::assume`].
     ///
     /// # Errors
-    /// If the state has changed since the decision, so that it cannot be carried out.
+    /// If the state has changed since, so that the decision cannot be carried out.
     pub fn assume_volumes(&mut self, node: NodeId, decision: &NodeVolumes) -> Result<Assumption, AssumeError> {
         self.binder.assume(node, decision)
     }
 
-    /// Undoes it; see [`VolumeBinder::revert`].
+    /// Reverts it; see [`VolumeBinder::revert`].
     pub fn revert_volumes(&mut self, assumption: Assumption) {
         self.binder.revert(assumption);
     }
 
-    /// Says what time it is, in seconds since 1970: storage pools that have expired do not count.
+    /// Sets the current time in seconds since 1970: expired storage pools do not count.
     pub fn set_now(&mut self, seconds: i64) {
         self.binder.set_now(seconds);
     }
 
-    /// Takes over what became of promised storage. Returns the classes of pools that have more room than before.
+    /// Applies changes of promised storage. Returns the classes of pools that have more room than before.
     pub fn settle_promises(&mut self) -> impl Iterator<Item = Symbol> + use<> {
         self.binder.settle_promises()
     }
 
-    /// Sets the feature gates of decisions about volumes.
+    /// Sets the feature gates of volume decisions.
     pub fn set_gates(&mut self, gates: VolumeGates) {
         self.binder.set_gates(gates);
     }
 
-    /// The interned texts, to intern more.
+    /// The interned strings, mutable.
     pub fn symbols_mut(&mut self) -> &mut Symbols {
         self.binder.symbols_mut()
     }
@@ -406,7 +406,7 @@ impl Cluster {
         self.binder.nodes()
     }
 
-    /// The interned texts.
+    /// The interned strings.
     #[must_use]
     pub fn symbols(&self) -> &Symbols {
         self.binder.symbols()
@@ -424,7 +424,7 @@ impl Cluster {
         &self.unschedulable
     }
 
-    /// What nodes offer and what is taken of it.
+    /// The resources of nodes and their usage.
     #[must_use]
     pub fn resources(&self) -> &Resources {
         &self.resources
@@ -454,14 +454,14 @@ impl Cluster {
         &self.attached
     }
 
-    /// What a claim counts as on the nodes of the pods that use it. None if no pod with a node does.
+    /// What a claim counts as on the nodes of the pods that use it. `None` if no pod with a node does.
     #[must_use]
     pub fn counted_claim(&self, namespace: &str, name: &str) -> Option<CountedClaim> {
         let namespace = self.symbols().get(namespace)?;
         self.attached.counted_claim(&self.binder, namespace, name)
     }
 
-    /// Works out the attached volumes of the nodes that changed.
+    /// Recomputes the attached volumes of the changed nodes.
     pub fn refresh_attached(&mut self) {
         self.attached.refresh(&mut self.binder, &self.pods);
     }
@@ -472,7 +472,7 @@ impl Cluster {
         &self.images
     }
 
-    /// The topology keys that were asked for; see [`Cluster::ensure_topology`].
+    /// The registered topology keys; see [`Cluster::ensure_topology`].
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -489,12 +489,12 @@ impl Cluster {
         &self.pods
     }
 
-    /// Asks how many pods each node has of those that a question is about. The answer is kept up to date.
+    /// Registers a query for the number of matching pods on each node. The answer is kept up to date.
     pub fn ask(&mut self, query: &PodQuery) -> QueryId {
         self.pod_counts.ask(&self.pods, query)
     }
 
-    /// The answer to a question that was asked for this decision.
+    /// The answer to a query that was registered for this decision.
     #[must_use]
     pub fn answer(&self, query: QueryId) -> &NodeCounts {
         self.pod_counts.answer(query)
@@ -506,7 +506,7 @@ impl Cluster {
         &self.running_terms
     }
 
-    /// The labels of a namespace; none if there is no such object.
+    /// The labels of a namespace; empty if it does not exist.
     #[must_use]
     pub fn namespace_labels(&self, namespace: Symbol) -> &Labels {
         static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
@@ -518,12 +518,12 @@ impl Cluster {
         self.namespaces.iter().map(|(name, labels)| (*name, labels))
     }
 
-    /// The nodes whose pods changed, or which changed themselves.
+    /// The nodes that changed, or whose pods changed.
     pub(crate) fn touched(&self) -> &Journal<NodeId> {
         &self.touched
     }
 
-    /// Keeps the nodes of these names in a set.
+    /// Keeps only the nodes with these names in a set.
     pub(crate) fn keep_named(&self, names: &[Symbol], mask: &mut NodeMask) {
         let mut named = NodeMask::none(self.nodes());
         for node in names.iter().filter_map(|name| self.nodes().id(*name)) {
@@ -544,21 +544,21 @@ impl Cluster {
         &self.budgets
     }
 
-    /// Takes a running pod off its node for a while, to see what would be without it.
+    /// Removes a running pod from its node temporarily, for a what-if.
     pub(crate) fn lift(&mut self, pod: PodId) -> Option<Lifted> {
         let node = self.pods.get(pod)?.node?;
         self.displace(pod);
         Some(Lifted { pod, node })
     }
 
-    /// Puts a pod back that was taken off its node.
+    /// Returns a pod to its node.
     pub(crate) fn put_back(&mut self, lifted: Lifted) {
         self.place(lifted.pod, lifted.node);
     }
 
-    /// Whether two clusters that were fed in the same order hold the same nodes, pods and counts.
+    /// Whether two clusters with the same order of input have the same nodes, pods and counts.
     ///
-    /// Only what two clusters both were asked before is compared of the kept answers.
+    /// Of the cached answers, only those of queries that both clusters have are compared.
     #[must_use]
     pub fn same_state(&self, other: &Self) -> bool {
         let (own, others) = (self.pod_counts.answers(), other.pod_counts.answers());

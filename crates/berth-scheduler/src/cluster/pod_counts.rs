@@ -1,8 +1,7 @@
-//! How many running pods of a kind each node has, kept for the questions that were asked lately.
+//! Number of matching running pods on each node, cached for recent queries.
 //!
-//! Pods of one workload ask the same question over and over ("where are pods like me?"). The answer is worked out
-//! once through the postings, and then kept up to date as pods come and go, so that a decision costs nothing
-//! for each running pod.
+//! Pods of one workload repeat the same query ("where are pods like me?"). The answer is computed once through the
+//! postings, and then updated as pods are added and removed, so that a decision has no cost per running pod.
 
 use super::anchors::{Anchors, anchor};
 use super::pods::Pods;
@@ -14,20 +13,20 @@ use berth_core::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// How many questions are kept. Each costs a map of at most as many entries as nodes, and each workload with
-/// affinity or spread constraints asks one to three of them.
+/// Maximum number of cached queries. Each takes a map with at most one entry per node, and each workload with affinity
+/// or spread constraints needs one to three of them.
 const MAX_QUERIES: usize = 4096;
 
-/// How many values the selectors of all kept questions may name. Each takes some 50 bytes, and workloads name a handful: this is
-/// no limit to them, but a pod can name a hundred thousand.
+/// Maximum number of values in the selectors of all cached queries. Each takes some 50 bytes, and workloads have a handful: this
+/// does not limit them, but a pod can list a hundred thousand.
 const MAX_VALUES: usize = 1 << 20;
 
-/// The namespaces of the pods in question.
+/// The namespaces of the pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Every namespace.
     All,
-    /// Namespaces by name, in order and without repeats.
+    /// Namespaces by name, sorted and without duplicates.
     Names(SmallVec<[Symbol; 1]>),
 }
 
@@ -52,7 +51,7 @@ pub struct PodClause {
 berth_core::trace!(PodClause { scope, selector });
 
 impl PodClause {
-    /// How many values and namespaces it names.
+    /// Number of values and namespaces it lists.
     fn values(&self) -> usize {
         let names = match &self.scope {
             Scope::All => 0,
@@ -65,7 +64,7 @@ impl PodClause {
                 .sum::<usize>()
     }
 
-    /// Whether a pod is meant.
+    /// Whether a pod matches.
     #[must_use]
     pub fn matches(&self, pod: &Footprint) -> bool {
         let in_scope = match &self.scope {
@@ -76,12 +75,12 @@ impl PodClause {
     }
 }
 
-/// A question: which pods match all of the clauses?
+/// A query: which pods match all of the clauses?
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodQuery {
     /// At least one.
     pub clauses: SmallVec<[PodClause; 1]>,
-    /// Leaves out pods that are being deleted.
+    /// Excludes pods that are being deleted.
     pub without_terminating: bool,
 }
 
@@ -96,7 +95,7 @@ impl PodQuery {
         !(self.without_terminating && pod.terminating) && self.clauses.iter().all(|clause| clause.matches(pod))
     }
 
-    /// The selector that finds the fewest pods.
+    /// The selector that matches the fewest pods.
     fn anchoring(&self) -> &LabelSelector {
         static ALL: std::sync::LazyLock<LabelSelector> = std::sync::LazyLock::new(LabelSelector::everything);
         let clauses = self.clauses.iter().map(|clause| &clause.selector);
@@ -107,11 +106,11 @@ impl PodQuery {
     }
 }
 
-/// A question that was asked. It is good for one decision: answers that nobody asks for are dropped at some time.
+/// The ID of a registered query. It is valid for one decision: unused answers are dropped eventually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryId(u32);
 
-/// Numbers of pods by node; nodes without any are not listed.
+/// Number of pods by node; nodes without any are not listed.
 pub type NodeCounts = FxHashMap<NodeId, u32>;
 
 #[derive(Clone, Debug)]
@@ -123,23 +122,23 @@ struct Answer {
 
 berth_core::trace!(Answer { query; by_node, last_asked });
 
-/// The questions asked lately, with their answers.
+/// Recent queries with their answers.
 #[derive(Clone, Debug, Default)]
 pub struct PodCounts {
     ids: FxHashMap<PodQuery, u32>,
     answers: Vec<Option<Answer>>,
     anchors: Anchors,
     asked: u64,
-    /// How many values the questions name.
+    /// Number of values in all queries.
     values: usize,
-    /// How often had been asked when answers were last tidied.
+    /// The use count at the last tidying.
     tidied: u64,
 }
 
 berth_core::trace!(PodCounts { answers; ids, anchors, asked, values, tidied });
 
 impl PodCounts {
-    /// The number of a question whose answer is kept from now on; see [`PodCounts::answer`].
+    /// The ID of a query whose answer is cached from now on; see [`PodCounts::answer`].
     pub(super) fn ask(&mut self, pods: &Pods, query: &PodQuery) -> QueryId {
         self.asked += 1;
         if let Some(id) = self.ids.get(query).copied() {
@@ -174,7 +173,7 @@ impl PodCounts {
         QueryId(id as u32)
     }
 
-    /// The answer to a question.
+    /// The answer to a query.
     #[must_use]
     pub fn answer(&self, id: QueryId) -> &NodeCounts {
         static NONE: std::sync::LazyLock<NodeCounts> = std::sync::LazyLock::new(NodeCounts::default);
@@ -199,7 +198,7 @@ impl PodCounts {
         }
     }
 
-    /// Drops the answers that nobody asked for since the last time.
+    /// Drops the answers that were not used since the last call.
     pub(super) fn tidy(&mut self) {
         self.drop_asked_before(self.tidied + 1);
         self.tidied = self.asked;
@@ -207,7 +206,7 @@ impl PodCounts {
         self.answers.truncate(used.map_or(0, |last| last + 1));
     }
 
-    /// Counts a pod on a node in every answer that it belongs to.
+    /// Counts a pod on a node in every matching answer.
     pub(super) fn add(&mut self, pod: &Footprint, node: NodeId) {
         for id in self.anchors.candidates(&pod.labels) {
             if let Some(answer) = &mut self.answers[id as usize]
@@ -218,7 +217,7 @@ impl PodCounts {
         }
     }
 
-    /// Counts a pod on a node no more.
+    /// Stops counting a pod on a node.
     pub(super) fn remove(&mut self, pod: &Footprint, node: NodeId) {
         for id in self.anchors.candidates(&pod.labels) {
             if let Some(answer) = &mut self.answers[id as usize]
@@ -233,7 +232,7 @@ impl PodCounts {
         }
     }
 
-    /// The questions and their answers, for comparing two clusters.
+    /// The queries and their answers, to compare two clusters.
     pub(super) fn answers(&self) -> FxHashMap<&PodQuery, &NodeCounts> {
         let answers = self.answers.iter().flatten();
         answers.map(|answer| (&answer.query, &answer.by_node)).collect()

@@ -1,4 +1,4 @@
-//! The running pods, found by name, by node, by namespace and by label.
+//! The running pods, indexed by name, node, namespace and label.
 
 use super::anchors::anchor;
 use super::pod_counts::{PodQuery, Scope};
@@ -10,18 +10,18 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A running pod's place in the table.
+/// The index of a running pod in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodId(pub u32);
 
 /// A pod that has a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningPod {
-    /// What it takes up.
+    /// Its resource usage and constraints.
     pub footprint: Arc<Footprint>,
     /// The name of its node.
     pub node_name: Symbol,
-    /// Its node, if there is one of that name.
+    /// Its node, if it exists.
     pub node: Option<NodeId>,
     /// Set while only this scheduler knows that it runs there.
     pub assumed: Option<u64>,
@@ -38,11 +38,11 @@ pub struct Pods {
     by_node_name: FxHashMap<Symbol, Vec<PodId>>,
     by_label: FxHashMap<(Symbol, Symbol), RoaringBitmap>,
     by_namespace: FxHashMap<Symbol, RoaringBitmap>,
-    /// How many pods have a priority.
+    /// Number of pods by priority.
     priorities: BTreeMap<i32, u32>,
 }
 
-// The indexes name what pods name.
+// The indexes contain only symbols of pods.
 berth_core::trace!(Pods { entries; free, by_name, by_node_name, by_label, by_namespace, priorities });
 
 impl Pods {
@@ -69,7 +69,7 @@ impl Pods {
         let footprint = &pod.footprint;
         self.by_name.remove(&(footprint.namespace, footprint.name.clone()));
         if let Some(pods) = self.by_node_name.get_mut(&pod.node_name) {
-            // From the end: the pod that is forgotten is usually the one that came last.
+            // From the end: the pod that is removed is usually the most recent one.
             if let Some(position) = pods.iter().rposition(|found| *found == id) {
                 pods.remove(position);
             }
@@ -91,7 +91,7 @@ impl Pods {
         Some(pod)
     }
 
-    /// The last place is always taken, so that a pod which is added and removed again leaves no trace.
+    /// The last slot is always in use, so that adding and removing a pod leaves no trace.
     fn free_place(&mut self, id: PodId) {
         if id.0 as usize + 1 < self.entries.len() {
             self.free.push(id.0);
@@ -113,7 +113,7 @@ impl Pods {
         self.entries.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// A pod by its place.
+    /// A pod by its index.
     #[must_use]
     pub fn get(&self, id: PodId) -> Option<&RunningPod> {
         self.entries.get(id.0 as usize)?.as_ref()
@@ -125,13 +125,13 @@ impl Pods {
         self.by_name.get(&(namespace, name.into())).copied()
     }
 
-    /// The pods on the node of a name.
+    /// The pods on a node, by node name.
     #[must_use]
     pub fn on_node(&self, node_name: Symbol) -> &[PodId] {
         self.by_node_name.get(&node_name).map_or(&[], Vec::as_slice)
     }
 
-    /// The pods on the node of a name, with what is known of them.
+    /// The pods on a node with their data, by node name.
     pub fn of_node(&self, node_name: Symbol) -> impl Iterator<Item = (PodId, &RunningPod)> {
         let pods = self.on_node(node_name).iter();
         pods.filter_map(|pod| Some((*pod, self.get(*pod)?)))
@@ -143,7 +143,7 @@ impl Pods {
         self.priorities.first_key_value().map(|(priority, _)| *priority)
     }
 
-    /// How many pods have a node.
+    /// Number of pods with a node.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_name.len()
@@ -155,7 +155,7 @@ impl Pods {
         self.by_name.is_empty()
     }
 
-    /// Visits pods with a known node, among them all that a question is about.
+    /// Visits pods with a known node, including all that match a query.
     pub(super) fn for_each_candidate(&self, query: &PodQuery, mut visit: impl FnMut(&Footprint, NodeId)) {
         let mut narrowed: Option<RoaringBitmap> = None;
         let mut narrow = |found: RoaringBitmap| {

@@ -1,4 +1,4 @@
-//! Host ports that running pods hold, by port: a pod that wants one looks at the nodes that hold it.
+//! Host ports of running pods, by port: for a pod that needs one, only the nodes that use it are examined.
 
 use crate::pod::HostPort;
 use berth_core::nodes::NodeId;
@@ -6,8 +6,8 @@ use berth_core::symbols::Symbol;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Addresses on which a node holds a port, in order, with the number of holders. The order leaves no trace of who came
-/// first.
+/// Addresses on which a node uses a port, sorted, with the number of users. Sorting makes the order of arrival
+/// irrelevant.
 type Holders = SmallVec<[(Symbol, u32); 1]>;
 
 /// The host ports in use.
@@ -54,7 +54,7 @@ impl Ports {
         }
     }
 
-    /// Whether a node cannot give a port.
+    /// Whether a port is taken on a node.
     #[must_use]
     pub fn conflicts(&self, node: NodeId, wanted: &HostPort, any: Symbol) -> bool {
         self.in_use
@@ -63,7 +63,7 @@ impl Ports {
             .is_some_and(|holders| conflict(holders, wanted, any))
     }
 
-    /// The nodes that cannot give a port.
+    /// The nodes on which a port is taken.
     pub fn conflicting<'a>(&'a self, wanted: &'a HostPort, any: Symbol) -> impl Iterator<Item = NodeId> + 'a {
         let nodes = self.in_use.get(&(wanted.protocol, wanted.port)).into_iter().flatten();
         nodes
@@ -72,7 +72,7 @@ impl Ports {
     }
 }
 
-/// One address of a node stands against itself; `any` of them stands against all.
+/// An address conflicts with itself; `any` conflicts with all.
 fn conflict(holders: &Holders, wanted: &HostPort, any: Symbol) -> bool {
     wanted.ip == any || holders.iter().any(|(ip, _)| *ip == wanted.ip || *ip == any)
 }

@@ -1,6 +1,6 @@
-//! What nodes offer and what is taken of it, one column for each resource.
+//! The resources of nodes and their usage, one column for each resource.
 //!
-//! Usage is kept by differences when a pod comes or goes; nothing is counted anew for a decision.
+//! Usage is updated incrementally when a pod is added or removed; nothing is recomputed for a decision.
 
 use crate::pod::{Footprint, is_scalar};
 use berth_core::api;
@@ -11,16 +11,16 @@ use rustc_hash::FxHashMap;
 /// One resource on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
-    /// What pods may use.
+    /// Allocatable by pods.
     pub allocatable: Vec<i64>,
-    /// What running pods ask for.
+    /// Requested by running pods.
     pub requested: Vec<i64>,
 }
 
 berth_core::trace!(Column { ; allocatable, requested });
 
 impl Column {
-    /// Whether no node offers it, and no pod asks for it.
+    /// Whether no node offers it and no pod requests it.
     fn is_zero(&self) -> bool {
         self.allocatable
             .iter()
@@ -33,7 +33,7 @@ impl Column {
         self.requested.resize(length, 0);
     }
 
-    /// What is left on a node.
+    /// The free amount on a node.
     #[must_use]
     pub fn free(&self, node: NodeId) -> i64 {
         self.allocatable[node.index()].saturating_sub(self.requested[node.index()])
@@ -44,7 +44,7 @@ impl Column {
     }
 }
 
-/// The sums wrap: what was added can so always be taken away again exactly, even beyond any real amount.
+/// The sums wrap, so that every addition can be undone exactly, even beyond any realistic amount.
 fn change(column: &mut [i64], node: NodeId, amount: i64, sign: i64) {
     let used = &mut column[node.index()];
     *used = used.wrapping_add(amount.wrapping_mul(sign));
@@ -53,7 +53,7 @@ fn change(column: &mut [i64], node: NodeId, amount: i64, sign: i64) {
 /// All resources on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Processor time in millicores.
+    /// CPU in millicores.
     pub cpu: Column,
     /// Memory in bytes.
     pub memory: Column,
@@ -63,9 +63,9 @@ pub struct Resources {
     pub pods: Column,
     /// Everything else, by name.
     pub scalars: FxHashMap<Symbol, Column>,
-    /// Processor time that scoring takes running pods to use.
+    /// CPU that scoring assumes running pods to use.
     pub scoring_cpu: Vec<i64>,
-    /// Memory that scoring takes running pods to use.
+    /// Memory that scoring assumes running pods to use.
     pub scoring_memory: Vec<i64>,
     length: usize,
 }
@@ -76,14 +76,14 @@ berth_core::trace!(Resources {
 });
 
 impl Resources {
-    /// Drops the columns of resources that no node offers and no pod asks for, and tells whether there were any.
+    /// Drops the columns of resources that no node offers and no pod requests, and returns whether there were any.
     pub(super) fn tidy(&mut self) -> bool {
         let before = self.scalars.len();
         self.scalars.retain(|_, column| !column.is_zero());
         self.scalars.len() < before
     }
 
-    /// Makes room for nodes.
+    /// Grows the columns.
     pub(super) fn grow(&mut self, length: usize) {
         if length <= self.length {
             return;
@@ -97,7 +97,7 @@ impl Resources {
         self.scoring_memory.resize(length, 0);
     }
 
-    /// Sets what a node offers.
+    /// Sets the allocatable resources of a node.
     pub(super) fn set_allocatable(&mut self, symbols: &mut Symbols, node: NodeId, allocatable: &api::ResourceList) {
         self.clear_allocatable(node);
         for (name, amount) in allocatable {
@@ -127,7 +127,7 @@ impl Resources {
         column
     }
 
-    /// Counts a pod on a node (`sign` 1) or no more (`sign` -1).
+    /// Counts a pod on a node (`sign` 1), or stops counting it (`sign` -1).
     pub(super) fn count(&mut self, node: NodeId, pod: &Footprint, sign: i64) {
         self.cpu.change(node, pod.requests.cpu_milli, sign);
         self.memory.change(node, pod.requests.memory_bytes, sign);
@@ -140,7 +140,7 @@ impl Resources {
         }
     }
 
-    /// What is left of a resource other than the fixed ones, and what the node offers of it.
+    /// The free and the allocatable amount of a resource other than the fixed ones.
     #[must_use]
     pub fn scalar(&self, name: Symbol, node: NodeId) -> (i64, i64) {
         self.scalars

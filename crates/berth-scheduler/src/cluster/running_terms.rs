@@ -1,7 +1,6 @@
-//! The affinity terms of running pods, each distinct one once, with the nodes of the pods that have it.
+//! The distinct affinity terms of running pods, with the nodes of the pods that have them.
 //!
-//! An incoming pod is compared with distinct terms, of which there are about as many as workloads, not with every
-//! running pod.
+//! An incoming pod is compared with distinct terms, about as many as there are workloads, not with every running pod.
 
 use super::anchors::Anchors;
 use crate::pod::{Footprint, PodTerm};
@@ -10,12 +9,12 @@ use berth_core::nodes::NodeId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What a term of a running pod is for.
+/// The kind of a running pod's term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TermKind {
-    /// Required affinity: pods that it matches are welcome near.
+    /// Required affinity: matching pods should be near.
     Required,
-    /// Required anti-affinity: pods that it matches must stay away.
+    /// Required anti-affinity: matching pods must stay away.
     RequiredAnti,
     /// Preferred affinity.
     Preferred,
@@ -23,7 +22,7 @@ pub enum TermKind {
     PreferredAnti,
 }
 
-/// How often a node's pods have a term.
+/// How often the pods of a node have a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
     /// How many times.
@@ -35,11 +34,11 @@ pub struct Presence {
 /// A distinct term of running pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningTerm {
-    /// What it is for.
+    /// Its kind.
     pub kind: TermKind,
     /// The term.
     pub term: Arc<PodTerm>,
-    /// Where the pods are that have it.
+    /// Where the pods with this term are.
     pub by_node: FxHashMap<NodeId, Presence>,
 }
 
@@ -126,7 +125,7 @@ impl RunningTerms {
             })
     }
 
-    /// The terms with where they are, for comparing two clusters.
+    /// The terms with their locations, to compare two clusters.
     pub(super) fn presences(&self) -> FxHashMap<(TermKind, &PodTerm), &FxHashMap<NodeId, Presence>> {
         let terms = self.terms.iter().flatten();
         terms

@@ -1,4 +1,4 @@
-//! Distinct lists of taints, and the nodes of each: tolerations are tried once for each list, not for each node.
+//! Distinct lists of taints, and the nodes with each: tolerations are checked once per list, not per node.
 
 use crate::pod::Taint;
 use berth_core::mask::NodeMask;
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 pub struct TaintList {
     /// The taints in the node's order.
     pub taints: Box<[Taint]>,
-    /// The nodes with just these.
+    /// The nodes with exactly these.
     pub nodes: NodeMask,
     count: usize,
 }
@@ -84,13 +84,13 @@ impl Taints {
         id
     }
 
-    /// All distinct lists by number; those not in use are empty.
+    /// All distinct lists by number; unused ones are empty.
     #[must_use]
     pub fn lists(&self) -> &[TaintList] {
         &self.lists
     }
 
-    /// The number of the list that a node has.
+    /// The number of a node's list.
     #[must_use]
     pub fn list_of(&self, node: NodeId) -> usize {
         self.of_node[node.index()] as usize

@@ -1,4 +1,4 @@
-//! What a cluster gives up when nobody uses it: texts, columns, and answers that were kept.
+//! Frees what a cluster no longer uses: strings, columns, and cached answers.
 
 use super::Cluster;
 use berth_core::trace::Marks;
@@ -9,8 +9,8 @@ berth_core::trace!(Cluster {
 });
 
 impl Cluster {
-    /// Drops what nobody asked for since the last time. Tells whether resources were dropped: then verdicts that are kept must be
-    /// dropped too, since scores depend on which resources there are.
+    /// Drops what was not used since the last call. Returns whether resources were dropped: then cached verdicts must be dropped
+    /// too, because scores depend on which resources exist.
     pub(crate) fn tidy(&mut self) -> bool {
         self.binder.tidy();
         self.attached.tidy();
@@ -19,7 +19,7 @@ impl Cluster {
         self.resources.tidy()
     }
 
-    /// Frees the texts that nobody has marked.
+    /// Frees the strings that are not marked.
     pub(crate) fn sweep(&mut self, marks: &Marks) {
         self.binder.sweep(marks);
     }

@@ -1,21 +1,21 @@
-//! For each topology key in use, which domain each node is in, as a column of small numbers.
+//! For each topology key in use, the domain of each node, as a column of small numbers.
 //!
-//! Columns are made when a key is first asked for and kept up to date with the nodes' labels.
+//! Columns are created when a key is first used and kept up to date with the nodes' labels.
 
 use berth_core::nodes::{NodeId, Nodes};
 use berth_core::symbols::Symbol;
 use rustc_hash::FxHashMap;
 
-/// The number of no domain.
+/// The number for "no domain".
 const NOWHERE: u32 = u32::MAX;
 
 /// One topology key on all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct TopologyColumn {
     domain_of: Vec<u32>,
-    /// The domain of each value. Numbers of values that are gone stay unused until the column is made anew.
+    /// The domain of each value. Numbers of removed values stay unused until the column is rebuilt.
     domains: FxHashMap<Symbol, u32>,
-    /// Whether anybody asked for it since columns were last tidied.
+    /// Whether it was used since columns were last tidied.
     asked: bool,
 }
 
@@ -40,7 +40,7 @@ impl TopologyColumn {
         self.domain_of[node.index()] = domain.map_or(NOWHERE, |value| *self.domains.entry(value).or_insert(next));
     }
 
-    /// The domain that a node is in; none if it lacks the key.
+    /// The domain of a node; `None` if it lacks the key.
     #[must_use]
     pub fn domain(&self, node: NodeId) -> Option<usize> {
         match self.domain_of.get(node.index()) {
@@ -49,13 +49,13 @@ impl TopologyColumn {
         }
     }
 
-    /// One more than the largest number of a domain.
+    /// The largest domain number plus one.
     #[must_use]
     pub fn len(&self) -> usize {
         self.domains.len()
     }
 
-    /// Whether there is no domain.
+    /// Whether there are no domains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty()
@@ -71,29 +71,29 @@ pub struct Topology {
 berth_core::trace!(Topology { columns });
 
 impl Topology {
-    /// Makes sure that a key has a column.
+    /// Ensures that a key has a column.
     pub fn ensure(&mut self, nodes: &Nodes, key: Symbol) {
         let column = self.columns.entry(key);
         column.or_insert_with(|| TopologyColumn::new(nodes, key)).asked = true;
     }
 
-    /// Drops the columns that nobody asked for since the last time.
+    /// Drops the columns that were not used since the last call.
     pub(super) fn tidy(&mut self) {
         self.columns.retain(|_, column| std::mem::take(&mut column.asked));
     }
 
-    /// The column of a key that was asked for before.
+    /// The column of a registered key.
     #[must_use]
     pub fn column(&self, key: Symbol) -> &TopologyColumn {
         static NONE: std::sync::LazyLock<TopologyColumn> = std::sync::LazyLock::new(TopologyColumn::default);
         self.columns.get(&key).unwrap_or(&NONE)
     }
 
-    /// Takes over the labels of a node that came, changed or went.
+    /// Applies the labels of a node that was added, changed or removed.
     pub(super) fn node_changed(&mut self, nodes: &Nodes, node: NodeId) {
         for (key, column) in &mut self.columns {
             column.set(nodes, *key, node);
-            // Values of nodes that are long gone would pile up in a cluster whose nodes come and go.
+            // Values of removed nodes would accumulate in a cluster whose nodes are replaced often.
             if column.domains.len() > 2 * column.domain_of.len() + 64 {
                 *column = TopologyColumn::new(nodes, *key);
             }

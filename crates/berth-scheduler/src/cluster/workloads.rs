@@ -1,4 +1,4 @@
-//! Services and workloads: which pods belong together, for spreading pods that say nothing about it.
+//! Services and workloads: which pods belong together, for default spreading.
 
 use super::anchors::Anchors;
 use crate::pod::Pod;
@@ -8,7 +8,7 @@ use berth_core::symbols::{Symbol, Symbols};
 use berth_core::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
 
-/// What names a workload.
+/// The identity of a workload.
 type Key = (Kind, Symbol, Box<str>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Trace for Workloads {
 }
 
 impl Workloads {
-    /// Takes over a service or a workload; other kinds are left out.
+    /// Adds or updates a service or a workload; other kinds are ignored.
     pub(super) fn upsert(&mut self, symbols: &mut Symbols, object: &Object) {
         let metadata = object.metadata();
         self.remove(symbols, object.kind(), &metadata.namespace, &metadata.name);
@@ -75,7 +75,7 @@ impl Workloads {
         self.service_ids.insert((namespace, name), id);
     }
 
-    /// Takes over that a service or a workload is gone.
+    /// Removes a service or a workload.
     pub(super) fn remove(&mut self, symbols: &Symbols, kind: Kind, namespace: &str, name: &str) {
         let Some(namespace) = symbols.get(namespace) else {
             return;
@@ -90,7 +90,7 @@ impl Workloads {
         }
     }
 
-    /// Selects the pods that belong with a pod: those of its services and of the workload that owns it. None if there
+    /// Selects the pods that belong with a pod: those of its services and of the workload that owns it. `None` if there
     /// are neither.
     #[must_use]
     pub fn selector_for(&self, pod: &Pod) -> Option<LabelSelector> {

@@ -1,4 +1,4 @@
-//! Pods that are alike share their verdicts: which nodes fit, and what they score.
+//! Equivalent pods share their verdicts: which nodes fit, and their scores.
 //!
 //! ```text
 //!   pod ──traits──▶ class ──▶ verdicts by node ◀──mended── nodes touched by pods and node objects
@@ -8,13 +8,14 @@
 //!              narrowed and scored further by the plugins that look at other nodes
 //! ```
 //!
-//! Plugins whose verdict on a node depends on the pod's traits and on that node alone are kept. The others depend on
-//! pods of other nodes, on the volumes that a claim is bound to, or on which nodes fit; they are asked for every pod
-//! and skip most of them. So every decision goes this way, and nothing has to be known to leave it.
+//! Verdicts of plugins that depend only on the pod's traits and on one node are cached. The other plugins depend on
+//! pods of other nodes, on the volumes that a claim is bound to, or on which nodes fit; they are run for every pod and
+//! skip most of them. Every decision uses this path, so nothing has to decide whether to leave it.
 //!
-//! A claim that comes, changes or goes changes the class of its pods, not the verdicts of a class. A volume that
-//! comes, changes or goes changes the verdicts of the classes with claims like that, on the nodes that can reach it.
-//! A storage class that changes or goes leaves no pod in the classes of its claims. Nothing else is dropped.
+//! When a claim is added, changed or deleted, its pods move to another class; the verdicts of a class do not change.
+//! When a volume is added, changed or deleted, the verdicts of the classes with such claims change on the nodes that
+//! can reach it. When a storage class changes or is deleted, no pod remains in the classes of its claims. Nothing else
+//! is dropped.
 
 mod traits;
 mod verdicts;
@@ -37,16 +38,16 @@ use smallvec::SmallVec;
 use traits::{Traits, held_images};
 use verdicts::Asked;
 
-/// How much the verdicts may hold together. A class takes 8 bytes a node: this is room for 80 classes on 100,000 nodes.
+/// Maximum total size of the verdicts. A class takes 8 bytes per node: this is room for 80 classes on 100,000 nodes.
 const MAX_BYTES: usize = 64 << 20;
-/// How many classes are kept on small clusters, where memory is no limit but looking for the oldest would be.
+/// Maximum number of classes on small clusters, where memory is no limit but searching for the oldest would be.
 const MAX_CLASSES: usize = 1024;
-/// How many profiles are told apart. A scheduler has a handful.
+/// Maximum number of distinct profiles. A scheduler has a handful.
 const MAX_PROFILES: usize = 16;
-/// Verdicts are built anew if more than one in so many nodes is stale: then walking columns is faster.
+/// Verdicts are rebuilt if more than one in this many nodes is stale: then scanning columns is faster.
 const STALE_SHARE: usize = 4;
 
-/// Whether the verdicts of a plugin on nodes are kept. `claims` says whether the pod's claims are like others'.
+/// Whether the verdicts of a plugin on nodes are cached. `claims` is whether the pod's claims are equivalent to others.
 pub(crate) fn keeps_verdicts(plugin: PluginName, claims: bool) -> bool {
     match plugin {
         PluginName::NodeUnschedulable
@@ -68,7 +69,7 @@ pub(crate) fn keeps_verdicts(plugin: PluginName, claims: bool) -> bool {
     }
 }
 
-/// Whether the scores of a plugin are kept. Those that depend on which nodes fit are not.
+/// Whether the scores of a plugin are cached. Those that depend on which nodes fit are not.
 pub(crate) fn keeps_scores(plugin: PluginName, claims: bool) -> bool {
     match plugin {
         PluginName::NodeResourcesFit | PluginName::NodeResourcesBalancedAllocation | PluginName::ImageLocality => true,
@@ -77,39 +78,39 @@ pub(crate) fn keeps_scores(plugin: PluginName, claims: bool) -> bool {
     }
 }
 
-/// What verdicts rest on beside single nodes. If it is another, they are built anew.
+/// What verdicts depend on in addition to single nodes. If it changes, they are rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stand {
-    /// Resources beyond the fixed ones that anybody offers or asks for.
+    /// Resources beyond the fixed ones that are offered or requested anywhere.
     scalars: usize,
-    /// If the pod's images matter: how many nodes there are, and how many of them hold each.
+    /// If the pod's images matter: the number of nodes, and how many of them hold each image.
     images: Option<(usize, SmallVec<[usize; 1]>)>,
 }
 
-/// How often verdicts were used, and what that took.
+/// How often verdicts were used, and the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharingCounts {
     /// Decisions that found verdicts of their class.
     pub found: u64,
-    /// Times that the verdicts of a class were built anew.
+    /// Number of times that the verdicts of a class were rebuilt.
     pub built: u64,
-    /// Verdicts on single nodes that were mended.
+    /// Number of updated verdicts on single nodes.
     pub mended: u64,
-    /// Classes that were dropped: to make room, or because no pod was of them for long.
+    /// Number of dropped classes: to make room, or because no pod was in them for long.
     pub dropped: u64,
 }
 
-/// The verdicts of the classes that pods were of lately, on the nodes of one cluster. They hold node selectors there.
+/// The verdicts of recently used classes, on the nodes of one cluster. They hold node selectors there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Equivalence {
     profiles: Vec<Profile>,
     classes: Vec<Verdicts>,
     by_hash: FxHashMap<u64, SmallVec<[u32; 1]>>,
     uses: u64,
-    /// How often verdicts had been used when they were last tidied.
+    /// The use count at the last tidying.
     tidied: u64,
-    /// What the traits of all classes take up.
+    /// Total size of the traits of all classes.
     traits_bytes: usize,
     counts: SharingCounts,
 }
@@ -125,7 +126,7 @@ impl Equivalence {
         self.counts
     }
 
-    /// Gives verdicts back that were taken out.
+    /// Returns verdicts that were taken out.
     pub(crate) fn put_back(&mut self, place: usize, verdicts: Verdicts) {
         if let Some(slot) = self.classes.get_mut(place) {
             *slot = verdicts;
@@ -145,7 +146,7 @@ impl Equivalence {
         place
     }
 
-    /// Drops the classes that no pod was of since the last time.
+    /// Drops the classes without a pod since the last call.
     pub(crate) fn tidy(&mut self, cluster: &mut Cluster) {
         while self.classes.iter().any(|class| class.used <= self.tidied) {
             self.drop_oldest(cluster);
@@ -153,7 +154,7 @@ impl Equivalence {
         self.tidied = self.uses;
     }
 
-    /// Drops the class that was not used for the longest time.
+    /// Drops the least recently used class.
     fn drop_oldest(&mut self, cluster: &mut Cluster) {
         let oldest = self.classes.iter().enumerate().min_by_key(|(_, class)| class.used);
         let Some((oldest, _)) = oldest else {
@@ -180,7 +181,7 @@ impl Equivalence {
         }
     }
 
-    /// Takes out the verdicts of a pod's class, up to date, with the place to [put them back](Self::put_back) to.
+    /// Takes out the verdicts of a pod's class, up to date, with the index for [returning them](Self::put_back).
     pub(crate) fn verdicts_for(
         &mut self,
         cluster: &mut Cluster,
@@ -207,7 +208,7 @@ impl Equivalence {
         (place, verdicts)
     }
 
-    /// The number of a profile. Everything is forgotten if there are too many.
+    /// The number of a profile. Everything is dropped if there are too many.
     fn profile_number(&mut self, cluster: &mut Cluster, profile: &Profile) -> usize {
         if let Some(number) = self.profiles.iter().position(|known| known == profile) {
             return number;
@@ -219,7 +220,7 @@ impl Equivalence {
         self.profiles.len() - 1
     }
 
-    /// Drops all verdicts, and lets go of what they hold in the cluster.
+    /// Drops all verdicts, and releases what they hold in the cluster.
     pub(crate) fn forget_all(&mut self, cluster: &mut Cluster) {
         let counts = self.counts;
         let forgotten = std::mem::take(self);
@@ -257,7 +258,7 @@ impl Equivalence {
         (place, std::mem::take(&mut self.classes[place]))
     }
 
-    /// Brings verdicts up to date: on the nodes that changed, or on all.
+    /// Updates verdicts: on the nodes that changed, or on all.
     fn refresh(
         &mut self,
         cluster: &mut Cluster,
@@ -288,7 +289,7 @@ impl Equivalence {
     }
 }
 
-/// The open claims that the pod's class is told by. Pods without volumes have none, which are alike too.
+/// The open claims that determine the pod's class. Pods without volumes have none, and are equivalent too.
 fn alike_claims(cluster: &Cluster, states: &[FilterState]) -> Option<AlikeClaims> {
     match FilterState::volume_binding(states) {
         Some(state) => cluster.binder().alike(state.prepared()),
@@ -304,7 +305,7 @@ fn stand(cluster: &Cluster, images: &[Symbol]) -> Stand {
     }
 }
 
-/// The nodes on which verdicts may have changed, in order, each once. None if they are too many, or not known.
+/// The nodes on which verdicts may have changed, sorted, without duplicates. `None` if they are too many, or unknown.
 fn stale_nodes(cluster: &Cluster, verdicts: &Verdicts, asked: &Asked<'_>) -> Option<Vec<NodeId>> {
     let touched = cluster.touched().since(verdicts.nodes_read)?;
     let mut stale = touched.to_vec();
@@ -331,7 +332,7 @@ fn stale_nodes(cluster: &Cluster, verdicts: &Verdicts, asked: &Asked<'_>) -> Opt
     (stale.len() * STALE_SHARE <= length + BLOCKS_WORTH).then_some(stale)
 }
 
-/// So many are sorted as a list.
+/// Up to this many are sorted as a list.
 const FEW: usize = 32;
-/// On small clusters so many nodes are mended one by one in any case.
+/// On small clusters, this many nodes are always updated one by one.
 const BLOCKS_WORTH: usize = 64;

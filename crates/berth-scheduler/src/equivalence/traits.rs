@@ -1,7 +1,7 @@
-//! What the kept verdicts about a pod depend on: pods with the same traits are of one equivalence class.
+//! What the cached verdicts about a pod depend on: pods with the same traits form one equivalence class.
 //!
-//! Names, labels and namespaces are not among them. Only plugins read those that look at other pods, and these are
-//! asked for each pod anew; see [`keeps_verdicts`](super::keeps_verdicts).
+//! Names, labels and namespaces are not included. Only plugins that consider other pods read them, and those are run
+//! for each pod; see [`keeps_verdicts`](super::keeps_verdicts).
 
 use crate::cluster::Cluster;
 use crate::pod::{HostPort, Pod, Requests, ScoringRequests, Toleration};
@@ -12,7 +12,7 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
-/// The traits of a pod, in the pod.
+/// The traits of a pod, borrowed from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Traits<'a> {
     /// The number of its profile.
@@ -25,14 +25,14 @@ pub(super) struct Traits<'a> {
     only_nodes: Option<&'a [Symbol]>,
     tolerations: &'a [Toleration],
     ports: &'a [HostPort],
-    /// Those of its images that any node holds, and how many containers share them.
+    /// Those of its images that any node holds, and the number of its containers.
     images: &'a [Symbol],
     container_count: i64,
-    /// Its open claims; none if they are its own affair.
+    /// Its open claims; `None` if they are specific to this pod.
     claims: Option<&'a AlikeClaims>,
 }
 
-/// The traits of a pod, kept when the pod is gone.
+/// The traits of a pod, owned.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptTraits {
     profile: usize,
@@ -49,13 +49,13 @@ pub(super) struct KeptTraits {
     claims: Option<AlikeClaims>,
 }
 
-// Whoever keeps the traits holds the selectors.
+// The owner of the traits holds the selectors.
 berth_core::trace!(KeptTraits {
     requests, node_name, only_nodes, tolerations, ports, images, claims;
     profile, scoring, node_selector, node_affinity, container_count
 });
 
-/// What a value of a held selector takes in the table of nodes, and what any other part of the traits takes.
+/// Memory of a value of a held selector in the node table, and of any other part of the traits.
 const BYTES_PER_VALUE: usize = 320;
 const BYTES_PER_PART: usize = 16;
 
@@ -128,7 +128,7 @@ impl KeptTraits {
         !self.images.is_empty()
     }
 
-    /// Roughly what the traits take up, with the selectors that they hold. Pods can name a hundred thousand values.
+    /// The approximate size of the traits, with the selectors that they hold. Pods can list a hundred thousand values.
     pub(super) fn bytes(&self, nodes: &Nodes) -> usize {
         let values: usize = self.selectors().map(|selector| nodes.selector_size(selector)).sum();
         let parts = self.requests.scalars.len()
@@ -139,7 +139,7 @@ impl KeptTraits {
         values * BYTES_PER_VALUE + parts * BYTES_PER_PART
     }
 
-    /// The node selectors that the traits name. Whoever keeps them holds these, since their numbers are used again.
+    /// The node selectors of the traits. The owner of the traits must hold them, because their IDs are reused.
     pub(super) fn selectors(&self) -> impl Iterator<Item = SelectorId> {
         self.node_selector.into_iter().chain(self.node_affinity)
     }

@@ -1,4 +1,4 @@
-//! ImageLocality: prefers nodes that hold the pod's images already.
+//! ImageLocality: prefers nodes that already have the pod's images.
 
 use crate::cluster::Cluster;
 use crate::framework::MAX_NODE_SCORE;
@@ -10,7 +10,7 @@ const MIN_BYTES: i64 = 23 << 20;
 /// More than this for each container makes no difference.
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 << 20;
 
-/// Scores nodes by the size of the images that they hold, less for images that few nodes hold.
+/// Scores nodes by the size of the images that they have, with less weight for images that few nodes have.
 pub fn score(cluster: &Cluster, pod: &Pod, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let held: Vec<_> = pod
         .images
@@ -29,7 +29,7 @@ pub fn score(cluster: &Cluster, pod: &Pod, nodes: &[NodeId], out: &mut Vec<i64>)
             let spread = holders.count() as f64 / all_nodes;
             Some((size as f64 * spread) as i64)
         });
-        // What is too little to matter scores nothing, as most nodes do.
+        // Too little to matter scores zero, as on most nodes.
         let bytes = scaled.sum::<i64>().min(max_bytes);
         if bytes > MIN_BYTES {
             *score = MAX_NODE_SCORE * (bytes - MIN_BYTES) / (max_bytes - MIN_BYTES);

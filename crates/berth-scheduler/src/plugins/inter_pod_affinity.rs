@@ -1,4 +1,4 @@
-//! InterPodAffinity: pods that want to be near each other, or away from each other.
+//! InterPodAffinity: pods that should be near each other, or away from each other.
 
 use crate::cluster::{Cluster, PodClause, PodQuery, QueryId, Scope, TermKind};
 use crate::framework::{MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
@@ -10,16 +10,16 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use smallvec::SmallVec;
 
-/// The domains that are near pods in question.
+/// The domains near matching pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Of the required affinity terms, one for each.
+    /// For the required affinity terms, one each.
     affinity: Vec<Domains>,
-    /// No pod that all affinity terms want runs in any domain, but the pod itself is one: it may be the first.
+    /// No pod matches all affinity terms in any domain, but the pod itself does: it may be the first.
     may_be_first: bool,
-    /// Of the required anti-affinity terms, one for each.
+    /// For the required anti-affinity terms, one each.
     anti_affinity: Vec<Domains>,
-    /// Of the running pods whose anti-affinity is against this one, one for each key.
+    /// For the anti-affinity terms of running pods that match this one, one for each key.
     existing: Vec<Domains>,
 }
 
@@ -51,14 +51,14 @@ impl Domains {
         !self.hit.contains(&true)
     }
 
-    /// Whether a node is in one of the domains; none if it lacks the key.
+    /// Whether a node is in one of the domains; `None` if it lacks the key.
     fn contain(&self, cluster: &Cluster, node: NodeId) -> Option<bool> {
         let column = cluster.topology().column(self.topology_key);
         column.domain(node).map(|domain| self.hit[domain])
     }
 }
 
-/// Skips pods that neither have required terms nor are shunned by a running pod.
+/// Skips pods without required terms that no running pod's anti-affinity matches.
 pub fn pre_filter(cluster: &mut Cluster, pod: &Pod) -> PreFilter<State> {
     let existing = existing_anti_affinity(cluster, &pod.footprint);
     let mut state = State {
@@ -90,7 +90,7 @@ fn add_affinity(state: &mut State, cluster: &mut Cluster, pod: &Footprint, terms
         state.affinity.iter().all(Domains::is_empty) && clauses.iter().all(|clause| clause.matches(pod));
 }
 
-/// The pods that a term of an incoming pod is about. Namespaces are looked up here, since their labels may change.
+/// The pods that a term of an incoming pod matches. Namespaces are resolved here, because their labels may change.
 fn clause(cluster: &Cluster, term: &PodTerm) -> PodClause {
     let scope = if term.covers_all_namespaces() {
         Scope::All
@@ -128,7 +128,7 @@ fn ask(cluster: &mut Cluster, clauses: impl IntoIterator<Item = PodClause>) -> Q
     cluster.ask(&query)
 }
 
-/// The domains that running pods keep this pod out of.
+/// The domains from which running pods exclude this pod.
 fn existing_anti_affinity(cluster: &mut Cluster, pod: &Footprint) -> Vec<Domains> {
     let against = |kind| kind == TermKind::RequiredAnti;
     let keys = matching_keys(cluster, pod, against);
@@ -145,7 +145,7 @@ fn existing_anti_affinity(cluster: &mut Cluster, pod: &Footprint) -> Vec<Domains
     existing
 }
 
-/// The topology keys of the running pods' terms that a pod matches, each once.
+/// The topology keys of the running pods' terms that match a pod, without duplicates.
 fn matching_keys(cluster: &Cluster, pod: &Footprint, wanted: impl Fn(TermKind) -> bool) -> SmallVec<[Symbol; 2]> {
     let labels = cluster.namespace_labels(pod.namespace);
     let matching = cluster.running_terms().matching(pod, labels);
@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-/// What nearness in each domain of a key adds to a score.
+/// What each domain of a key adds to a score.
 struct Contributions {
     topology_key: Symbol,
     /// By number of the domain.
@@ -216,7 +216,7 @@ struct Scoring {
 }
 
 impl Scoring {
-    /// Adds weights by node. The key's topology must be known.
+    /// Adds weights by node. The key's topology must be registered.
     fn add(&mut self, cluster: &Cluster, key: Symbol, weights: impl Iterator<Item = (NodeId, i64)>) {
         let column = cluster.topology().column(key);
         let at = self.keys.iter().position(|found| found.topology_key == key);
@@ -235,7 +235,7 @@ impl Scoring {
         }
     }
 
-    /// What the pod itself prefers.
+    /// The preferences of the pod itself.
     fn add_preferred(&mut self, cluster: &mut Cluster, terms: &PodTerms) {
         let near = terms.preferred.iter().map(|weighted| (weighted, 1));
         let away = terms.preferred_anti.iter().map(|weighted| (weighted, -1));
@@ -250,7 +250,7 @@ impl Scoring {
         }
     }
 
-    /// What running pods prefer about the pod.
+    /// The preferences of running pods about the pod.
     fn add_running(&mut self, cluster: &mut Cluster, pod: &Footprint, hard_weight: i64) {
         let counts = |kind| is_scored(kind, hard_weight);
         for key in matching_keys(cluster, pod, counts) {
@@ -272,7 +272,7 @@ impl Scoring {
     }
 }
 
-/// Whether terms of running pods of a kind are scored.
+/// Whether terms of this kind of running pods are scored.
 fn is_scored(kind: TermKind, hard_weight: i64) -> bool {
     match kind {
         TermKind::Required => hard_weight > 0,
@@ -281,7 +281,7 @@ fn is_scored(kind: TermKind, hard_weight: i64) -> bool {
     }
 }
 
-/// Whether a pod prefers to be near some pods or away from them, or running pods prefer so about it.
+/// Whether a pod has affinity preferences, or running pods have some about it.
 #[must_use]
 pub fn has_preferences(cluster: &Cluster, pod: &Pod, profile: &Profile) -> bool {
     let terms = pod.footprint.terms.as_deref();
@@ -294,7 +294,7 @@ pub fn has_preferences(cluster: &Cluster, pod: &Pod, profile: &Profile) -> bool 
         && matching.any(|running| is_scored(running.kind, profile.hard_pod_affinity_weight))
 }
 
-/// Scores nodes by the weights of the pods near them; skips pods to which no pod nearby matters.
+/// Scores nodes by the weights of the pods near them; skips pods without preferences.
 pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let mut scoring = Scoring::default();
     let terms = pod.footprint.terms.as_deref();
@@ -328,7 +328,7 @@ fn normalize(scores: &mut [i64]) {
         *score = if max == min {
             0
         } else {
-            // Divided first, then scaled: the result truncates as kube-scheduler's does.
+            // Divided first, then scaled: truncates like kube-scheduler.
             (MAX_NODE_SCORE as f64 * ((*score - min) as f64 / (max - min) as f64)) as i64
         };
     }

@@ -8,13 +8,13 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::{NodeId, SelectorId};
 use smallvec::SmallVec;
 
-/// Selectors all of which must select the node.
+/// Selectors that must all match the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     selectors: SmallVec<[SelectorId; 2]>,
 }
 
-/// Skips pods without requirements on nodes; refuses those whose terms name nodes that exclude each other.
+/// Skips pods without node requirements; refuses those whose terms list mutually exclusive nodes.
 #[must_use]
 pub fn pre_filter(pod: &Pod) -> PreFilter<State> {
     let selectors: SmallVec<_> = required(pod).collect();
@@ -31,7 +31,7 @@ pub fn pre_filter(pod: &Pod) -> PreFilter<State> {
     }
 }
 
-/// The selectors all of which must select a pod's node.
+/// The selectors that must all match a pod's node.
 pub fn required(pod: &Pod) -> impl Iterator<Item = SelectorId> {
     pod.node_selector.into_iter().chain(pod.node_affinity)
 }

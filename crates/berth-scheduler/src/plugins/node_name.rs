@@ -1,4 +1,4 @@
-//! NodeName: a pod that names a node runs there or nowhere.
+//! NodeName: a pod with a node name runs there or nowhere.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -8,13 +8,13 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 
-/// The node that the pod names.
+/// The pod's node name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     name: Symbol,
 }
 
-/// Skips pods that name no node.
+/// Skips pods without a node name.
 #[must_use]
 pub fn pre_filter(pod: &Pod) -> PreFilter<State> {
     pod.node_name

@@ -1,4 +1,4 @@
-//! NodePorts: a host port has one holder.
+//! NodePorts: a host port can be used once per node.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -8,7 +8,7 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 
-/// The ports that the pod wants.
+/// The pod's host ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     ports: Box<[HostPort]>,

@@ -1,4 +1,4 @@
-//! NodeUnschedulable: cordoned nodes are for pods that tolerate it.
+//! NodeUnschedulable: only pods with a matching toleration run on cordoned nodes.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -9,7 +9,7 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 
-/// The taint that stands for being cordoned.
+/// The taint that represents a cordoned node.
 pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// The pod does not tolerate cordoned nodes.

@@ -1,4 +1,4 @@
-//! NodeVolumeLimits: a node can hold so many volumes of a driver.
+//! NodeVolumeLimits: attach limits of drivers on nodes.
 
 use crate::cluster::{Attached, Cluster, Counted, VolumeKey, count_disk, count_volume};
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
@@ -13,7 +13,7 @@ use berth_core::symbols::Symbol;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-/// How many volumes of a pod are told apart by looking through them.
+/// Up to this many volumes of a pod, duplicates are found by a linear scan.
 const FEW_VOLUMES: usize = 16;
 
 /// What the pod's volumes count as.
@@ -23,24 +23,24 @@ pub struct State {
     plain: Outcome,
     /// On nodes with a CSINode, where in-tree volumes count as their drivers'.
     with_csi_node: Outcome,
-    /// Claims that would take several volumes which count, another one on each node.
+    /// Claims that would use several counted volumes, different ones on each node.
     later: Option<Box<PreparedPod>>,
 }
 
-/// What the pod's volumes count as on some nodes.
+/// What the pod's volumes count as on a group of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// These volumes, each once.
+    /// These volumes, without duplicates.
     Counted {
         volumes: SmallVec<[VolumeKey; 2]>,
-        /// Drivers of these volumes without which a node is no good.
+        /// Drivers of these volumes that must be installed on a node.
         must_be_installed: SmallVec<[Symbol; 1]>,
     },
-    /// A volume is the cause that every such node is refused.
+    /// A volume causes the refusal of every such node.
     Refused(Refusal),
 }
 
-/// Skips pods without volumes that are attached.
+/// Skips pods without attached volumes.
 pub fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> PreFilter<State> {
     if pod.footprint.volumes.is_empty() {
         return PreFilter::Skip;
@@ -68,8 +68,8 @@ pub fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> PreFil
     PreFilter::ready(state)
 }
 
-/// The pod's claims, if more than one volume of a driver with limits may come with them, beside those that are known. A class without a
-/// provisioner does not tell of which driver its volumes are. One alone is no matter: where there is no room for it, it is not chosen.
+/// The pod's claims, if they may add more than one volume of a driver with limits, besides known ones. A class without a provisioner
+/// does not determine the driver of its volumes. A single one does not matter: it is not chosen where there is no room for it.
 fn chosen_later(cluster: &mut Cluster, pod: &Pod, state: &State) -> Option<Box<PreparedPod>> {
     let (binder, attached) = (cluster.binder(), cluster.attached());
     let claims = binder.claims(&pod.volumes).ok()?;
@@ -100,7 +100,7 @@ fn outcome(cluster: &Cluster, profile: &Profile, counted: &[Counted], csi_node: 
             Counted::MigratedBroken(reason) if csi_node => return refused(Code::Error, reason),
             Counted::Migrated(_) if !csi_node => {}
             Counted::Volume(key) | Counted::Migrated(key) => {
-                // A few are looked through faster than a set is made.
+                // For a few volumes, a scan is faster than building a set.
                 let is_new = if counted.len() <= FEW_VOLUMES {
                     !volumes.contains(key)
                 } else {
@@ -160,7 +160,7 @@ impl State {
         exceeds(cluster.attached(), &volumes, node).then(|| Refusal::unschedulable(plugin, Reason::TooManyVolumes))
     }
 
-    /// What the volumes count as that claims would take on a node.
+    /// What the volumes that claims would use on a node count as.
     fn chosen_on(&self, cluster: &Cluster, node: NodeId) -> SmallVec<[VolumeKey; 2]> {
         let binder = cluster.binder();
         let chosen = self
@@ -208,7 +208,7 @@ impl State {
         }
     }
 
-    /// Whether no node limits volumes of these drivers, and nothing but limits matters: then no node is refused.
+    /// Whether no node limits volumes of these drivers, and only limits matter: then no node is refused.
     fn is_unlimited(&self, cluster: &Cluster) -> bool {
         let attached = cluster.attached();
         let unlimited = |outcome: &Outcome| match outcome {
@@ -221,7 +221,7 @@ impl State {
         attached.broken().is_empty() && self.later.is_none() && unlimited(&self.plain) && unlimited(&self.with_csi_node)
     }
 
-    /// The volumes that count where there are limits, unless something but limits matters.
+    /// The counted volumes where there are limits, if only limits matter.
     fn quick(&self) -> Option<&[VolumeKey]> {
         match &self.with_csi_node {
             Outcome::Counted {
@@ -233,9 +233,9 @@ impl State {
     }
 }
 
-/// Whether a node would hold more volumes of a driver than it can.
+/// Whether a node would exceed the attach limit of a driver.
 fn exceeds(attached: &Attached, volumes: &[VolumeKey], node: NodeId) -> bool {
-    // A node that holds too many already may go on using those.
+    // A node that is already over its limit may keep using its volumes.
     let added = by_driver(volumes.iter().filter(|key| !attached.holders(key).contains(&node)));
     added.into_iter().any(|(driver, added)| {
         attached.column(driver).is_some_and(|column| {
@@ -245,7 +245,7 @@ fn exceeds(attached: &Attached, volumes: &[VolumeKey], node: NodeId) -> bool {
     })
 }
 
-/// How many volumes of each driver there are. A cluster has few drivers.
+/// Number of volumes by driver. A cluster has few drivers.
 fn by_driver<'a>(volumes: impl Iterator<Item = &'a VolumeKey>) -> SmallVec<[(Symbol, i64); 2]> {
     let mut drivers: SmallVec<[(Symbol, i64); 2]> = SmallVec::new();
     for key in volumes {
@@ -300,7 +300,7 @@ mod tests {
         berth_testing::pod(name, &[&format!("c{claim}")]).on(node).decoded()
     }
 
-    /// Whether the node refuses one more pod, which uses claim 1.
+    /// Whether the node refuses one more pod that uses claim 1.
     fn is_full(cluster: &mut Cluster) -> bool {
         let Object::Pod(target) = pod("target", 1, "") else {
             return false;
@@ -411,7 +411,7 @@ mod tests {
                 PreFilter::Skip | PreFilter::Refused(_) => false,
             };
             assert_eq!(refused, full, "limit {limit}");
-            // With no room at all there is nothing to choose from, which is what VolumeBinding refuses.
+            // With no room at all there is nothing to choose from, which VolumeBinding refuses.
             let claims = cluster.binder().claims(&pod.volumes).unwrap();
             let prepared = cluster.binder_mut().prepare(&claims);
             assert_eq!(cluster.binder().on_node(&prepared, node).is_err(), limit == 0);

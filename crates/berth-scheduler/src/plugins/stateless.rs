@@ -1,4 +1,4 @@
-//! The state of plugins that refuse a pod on all nodes, or on none: there is never any.
+//! The state of plugins that refuse a pod on all nodes or on none: it never exists.
 
 use crate::cluster::Cluster;
 use crate::framework::Refusal;

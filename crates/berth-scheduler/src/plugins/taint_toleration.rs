@@ -1,4 +1,4 @@
-//! TaintToleration: taints that keep a pod away, and taints that make a node worse.
+//! TaintToleration: taints that repel a pod, and taints that lower a node's score.
 
 use super::Outlook;
 use crate::cluster::{Cluster, TaintList};
@@ -15,7 +15,7 @@ pub struct State {
     refused_lists: Vec<bool>,
 }
 
-/// Tries the tolerations on each distinct list of taints.
+/// Checks the tolerations against each distinct list of taints.
 #[must_use]
 pub fn pre_filter(cluster: &Cluster, pod: &Pod, profile: &Profile) -> PreFilter<State> {
     let lists = cluster.taints().lists().iter();
@@ -50,14 +50,14 @@ fn tolerates(cluster: &Cluster, pod: &Pod, profile: &Profile, taint: &Taint) -> 
         .any(|toleration| toleration.tolerates(cluster.symbols(), taint, compare_numbers))
 }
 
-/// Whether a pod tolerates every taint of a list that would keep it away.
+/// Whether a pod tolerates every hard taint of a list.
 #[must_use]
 pub fn tolerates_all(cluster: &Cluster, pod: &Pod, profile: &Profile, list: &TaintList) -> bool {
     let mut hard = list.taints.iter().filter(|taint| taint.effect.is_hard());
     hard.all(|taint| tolerates(cluster, pod, profile, taint))
 }
 
-/// How many taints of each list the pod had better avoid.
+/// Number of untolerated soft taints of each list.
 fn soft_counts<'a>(cluster: &'a Cluster, pod: &'a Pod, profile: &'a Profile) -> impl Iterator<Item = i64> + 'a {
     let soft = |taint: &&Taint| taint.effect == Effect::PreferNoSchedule;
     cluster.taints().lists().iter().map(move |list| {
@@ -66,7 +66,7 @@ fn soft_counts<'a>(cluster: &'a Cluster, pod: &'a Pod, profile: &'a Profile) -> 
     })
 }
 
-/// Where there is nothing to avoid, all nodes are the best.
+/// Without any soft taints, all nodes have the best score.
 #[must_use]
 pub fn outlook(cluster: &Cluster, pod: &Pod, profile: &Profile) -> Outlook {
     if soft_counts(cluster, pod, profile).all(|count| count == 0) {
@@ -76,7 +76,7 @@ pub fn outlook(cluster: &Cluster, pod: &Pod, profile: &Profile) -> Outlook {
     }
 }
 
-/// Scores nodes by how few taints they have that the pod had better avoid.
+/// Scores nodes by how few untolerated soft taints they have.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let counts: Vec<i64> = soft_counts(cluster, pod, profile).collect();
     let of_node = |node: &NodeId| cluster.taints().list_of(*node);

@@ -1,4 +1,4 @@
-//! VolumeBinding: claims, volumes, and where volumes can be made. Asks the volume binder.
+//! VolumeBinding: claims, volumes, and provisioning. Queries the volume binder.
 
 use crate::cluster::Cluster;
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
@@ -10,7 +10,7 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::reason::VolumeReason;
 
-/// The pod's claims, with everything worked out that does not depend on the node.
+/// The pod's claims, with everything that does not depend on the node already computed.
 #[derive(Clone, Debug)]
 pub struct State {
     prepared: Box<PreparedPod>,
@@ -52,17 +52,17 @@ impl State {
         &self.prepared
     }
 
-    /// Keeps the nodes that are not refused for claims that are not bound.
+    /// Keeps the nodes that are not refused because of unbound claims.
     pub(crate) fn narrow_by_unbound(&self, cluster: &Cluster, mask: &mut NodeMask) {
         cluster.binder().narrow_by_unbound(&self.prepared, mask);
     }
 
-    /// Keeps the nodes that are not refused for claims that are bound.
+    /// Keeps the nodes that are not refused because of bound claims.
     pub(crate) fn narrow_by_bound(&self, cluster: &Cluster, mask: &mut NodeMask) {
         cluster.binder().narrow_by_bound(&self.prepared, mask);
     }
 
-    /// Whether a node is not refused for claims that are not bound.
+    /// Whether a node is not refused because of unbound claims.
     pub(crate) fn accepts_unbound(&self, cluster: &Cluster, node: NodeId) -> bool {
         cluster.binder().accepts_unbound(&self.prepared, node)
     }
@@ -75,7 +75,7 @@ impl State {
     /// The volumes that the pod would use on a node.
     ///
     /// # Errors
-    /// The reasons why its volumes keep it off the node.
+    /// The reasons why the pod's volumes exclude it from the node.
     pub fn on_node(&self, cluster: &Cluster, node: NodeId) -> Result<NodeVolumes, Vec<VolumeReason>> {
         cluster.binder().on_node(&self.prepared, node)
     }
@@ -108,7 +108,7 @@ pub fn score(
     let scored = match gate {
         ScoreGate::Off => false,
         ScoreGate::VolumeCapacityPriority => prepared.is_some_and(PreparedPod::has_unbound_claims),
-        // Kubernetes scores every pod under this gate, also one without claims: with nothing.
+        // Kubernetes scores every pod under this gate, even one without claims: with zero.
         ScoreGate::StorageCapacityScoring => true,
     };
     if scored {

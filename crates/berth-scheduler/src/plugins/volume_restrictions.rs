@@ -1,4 +1,4 @@
-//! VolumeRestrictions: disks that only one pod may use, and claims for one pod alone.
+//! VolumeRestrictions: disks that only one pod may use, and ReadWriteOncePod claims.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -12,11 +12,11 @@ use berth_core::nodes::NodeId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     disks: Box<[SharedDisk]>,
-    /// Another pod, wherever it runs, uses a claim that is for one pod alone.
+    /// Another pod, on any node, uses a ReadWriteOncePod claim.
     claim_in_use: bool,
 }
 
-/// Refuses pods whose claims are missing; skips pods that can share all they have.
+/// Refuses pods whose claims are missing; skips pods that can share everything.
 #[must_use]
 pub fn pre_filter(cluster: &Cluster, pod: &Pod) -> PreFilter<State> {
     let namespace = pod.footprint.namespace;

@@ -1,6 +1,6 @@
-//! VolumeZone: a volume whose labels name zones or regions is used there.
+//! VolumeZone: a volume with zone or region labels is used there.
 //!
-//! Volumes with node affinity have no need of it; it is for those from before there was any.
+//! Volumes with node affinity do not need it; it is for older ones.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PreFilter, Refusal};
@@ -15,11 +15,11 @@ use smallvec::SmallVec;
 /// Where the pod's volumes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// For each volume with such labels: the nodes that they allow.
+    /// For each volume with such labels: the allowed nodes.
     zones: SmallVec<[SelectorId; 2]>,
 }
 
-/// Refuses pods with claims of which nobody can say where they are; skips pods whose volumes have no such labels.
+/// Refuses pods with claims whose location is unknown; skips pods whose volumes have no such labels.
 pub fn pre_filter(cluster: &Cluster, pod: &Pod) -> PreFilter<State> {
     let namespace = pod.footprint.namespace;
     let mut zones: SmallVec<[SelectorId; 2]> = SmallVec::new();
@@ -39,7 +39,7 @@ pub fn pre_filter(cluster: &Cluster, pod: &Pod) -> PreFilter<State> {
     PreFilter::ready(State { zones })
 }
 
-/// The volume of a claim; none if it is to be bound later.
+/// The volume of a claim; `None` if it will be bound later.
 fn volume_of<'a>(cluster: &'a Cluster, namespace: Symbol, name: &str) -> Result<Option<&'a Volume>, Reason> {
     if name.is_empty() {
         return Err(Reason::ClaimNotNamed);
@@ -57,7 +57,7 @@ fn volume_of<'a>(cluster: &'a Cluster, namespace: Symbol, name: &str) -> Result<
     })
 }
 
-/// Whether an unbound claim may still be unbound.
+/// Whether it is valid that a claim is still unbound.
 fn unbound(cluster: &Cluster, claim: &Claim) -> Result<(), Reason> {
     let Some(class) = claim.class.filter(|class| !class.is_empty()) else {
         return Err(Reason::NeitherVolumeNorClass);

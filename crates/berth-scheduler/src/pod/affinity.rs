@@ -6,12 +6,12 @@ use berth_core::symbols::{Symbol, Symbols};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Which pods, and what counts as near.
+/// Selects pods and defines which nodes count as near.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodTerm {
-    /// Nodes with one value of this label are near each other.
+    /// Nodes with the same value of this label are near each other.
     pub topology_key: Symbol,
-    /// Namespaces by name, in order and without repeats.
+    /// Namespaces by name, sorted and without duplicates.
     pub namespaces: SmallVec<[Symbol; 1]>,
     /// Namespaces by label.
     pub namespace_selector: LabelSelector,
@@ -44,9 +44,9 @@ pub struct PodTerms {
     pub required: Box<[Arc<PodTerm>]>,
     /// Must not be near such pods.
     pub required_anti: Box<[Arc<PodTerm>]>,
-    /// Had better be near such pods.
+    /// Should be near such pods.
     pub preferred: Box<[WeightedPodTerm]>,
-    /// Had better not be near such pods.
+    /// Should not be near such pods.
     pub preferred_anti: Box<[WeightedPodTerm]>,
 }
 
@@ -73,13 +73,13 @@ impl PodTerm {
         })
     }
 
-    /// Whether the term is about pods of a namespace with these labels.
+    /// Whether the term matches pods of a namespace with these labels.
     #[must_use]
     pub fn covers_namespace(&self, namespace: Symbol, labels: &Labels) -> bool {
         self.namespaces.contains(&namespace) || self.namespace_selector.matches(labels)
     }
 
-    /// Whether the term is about pods of every namespace.
+    /// Whether the term matches pods of every namespace.
     #[must_use]
     pub fn covers_all_namespaces(&self) -> bool {
         self.namespace_selector == LabelSelector::everything()
@@ -87,7 +87,7 @@ impl PodTerm {
 }
 
 impl PodTerms {
-    /// Compiles the terms of a pod; none if it has none.
+    /// Compiles the terms of a pod; `None` if it has none.
     #[must_use]
     pub fn new(symbols: &mut Symbols, own_namespace: Symbol, affinity: Option<&api::Affinity>) -> Option<Self> {
         let affinity = affinity?;

@@ -1,6 +1,6 @@
-//! What a pod takes up on the node it runs on, and what it demands of the pods around it.
+//! What a pod uses on its node, and its constraints on the pods around it.
 //!
-//! This is all that is kept of a running pod, so it is small and shared: a cluster holds a hundred thousand of them.
+//! This is all that is kept of a running pod, so it is small and shared: a cluster has a hundred thousand of them.
 
 use super::affinity::PodTerms;
 use super::requests::{PodRequests, Requests, ScoringRequests};
@@ -14,7 +14,7 @@ use berth_core::symbols::{Symbol, Symbols};
 pub struct Footprint {
     /// Namespace.
     pub namespace: Symbol,
-    /// Name. Pods come and go by the million, so it is not interned.
+    /// Name. Pods are created and deleted by the million, so it is not interned.
     pub name: Box<str>,
     /// Uid.
     pub uid: Box<str>,
@@ -24,13 +24,13 @@ pub struct Footprint {
     pub terminating: bool,
     /// Whether it is being deleted to make room for another pod.
     pub preempted: bool,
-    /// Its priority, 0 if not given.
+    /// Its priority, 0 if not set.
     pub priority: i32,
-    /// When it started, as a number that is larger for later times; the largest if it has not.
+    /// When it started, as a number that is larger for later times; the maximum if it has not started.
     pub started: i64,
-    /// What must be free for it.
+    /// Its requests.
     pub requests: Requests,
-    /// What scoring takes it to use.
+    /// What scoring assumes it to use.
     pub scoring: ScoringRequests,
     /// Host ports.
     pub ports: Box<[HostPort]>,
@@ -38,7 +38,7 @@ pub struct Footprint {
     pub terms: Option<Box<PodTerms>>,
     /// The volumes that its node may have to attach.
     pub volumes: Box<[PodVolume]>,
-    /// The disks that it names itself and does not share with everyone.
+    /// The disks that it refers to directly and that are not freely shareable.
     pub disks: Box<[SharedDisk]>,
 }
 
@@ -50,17 +50,17 @@ berth_core::trace!(Footprint {
 /// A port on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
-    /// `TCP` if not given.
+    /// `TCP` if not set.
     pub protocol: Symbol,
     /// The port.
     pub port: i32,
-    /// The address, `0.0.0.0` if not given.
+    /// The address, `0.0.0.0` if not set.
     pub ip: Symbol,
 }
 
 berth_core::trace!(HostPort { protocol, ip; port });
 
-/// The address that stands for all addresses of a node.
+/// The address for all addresses of a node.
 pub const ANY_ADDRESS: &str = "0.0.0.0";
 
 impl Footprint {
@@ -70,7 +70,7 @@ impl Footprint {
         Self::with_requests(symbols, pod).0
     }
 
-    /// Compiles a pod, and gives what scoring takes it to ask for while it is being placed.
+    /// Compiles a pod, and returns what scoring assumes it to request while it is being scheduled.
     pub(super) fn with_requests(symbols: &mut Symbols, pod: &api::Pod) -> (Self, ScoringRequests) {
         let PodRequests {
             requests,
@@ -99,7 +99,7 @@ impl Footprint {
 }
 
 impl Footprint {
-    /// The claims that the pod's volumes name, each mention; ephemeral ones are not named.
+    /// The claims of the pod's volumes, with duplicates; ephemeral ones are excluded.
     pub fn named_claims(&self) -> impl Iterator<Item = &str> {
         self.volumes.iter().filter_map(|volume| match volume {
             PodVolume::Claim { name, ephemeral: false } => Some(&**name),
@@ -108,7 +108,7 @@ impl Footprint {
     }
 }
 
-/// The digits of a time in RFC 3339 down to the second. API servers give all times in UTC, so the order is right.
+/// The digits of a time in RFC 3339 down to the second. API servers return all times in UTC, so the order is correct.
 fn time_order(time: &str) -> i64 {
     let digits = time.chars().take(19).filter_map(|character| character.to_digit(10));
     digits.fold(0, |number, digit| number * 10 + i64::from(digit))
@@ -132,7 +132,7 @@ fn host_ports(symbols: &mut Symbols, pod: &api::Pod) -> Box<[HostPort]> {
             }
         })
         .collect();
-    // A port that two containers of the pod name is taken once.
+    // A port of two containers of the pod is used once.
     ports.sort_unstable();
     ports.dedup();
     ports.into()

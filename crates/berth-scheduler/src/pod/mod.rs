@@ -1,4 +1,4 @@
-//! A pod that is to be placed, compiled once so that decisions compare numbers, not texts.
+//! A pod to be scheduled, compiled once so that decisions compare numbers, not strings.
 
 mod affinity;
 mod footprint;
@@ -22,45 +22,45 @@ use berth_core::symbols::{Symbol, Symbols};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A pod to be placed.
+/// A pod to be scheduled.
 ///
-/// It holds node selectors in the cluster that compiled it: give it back with
-/// [`Cluster::release`](crate::cluster::Cluster::release) when it is placed or gone.
+/// It holds node selectors in the cluster that compiled it: release it with
+/// [`Cluster::release`](crate::cluster::Cluster::release) when it is scheduled or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// What it will take up where it runs.
+    /// What it will use where it runs.
     pub footprint: Arc<Footprint>,
-    /// What scoring takes it to ask for.
+    /// What scoring assumes it to request.
     pub scoring: ScoringRequests,
-    /// What it says about its volumes.
+    /// Its volumes.
     pub volumes: PodVolumes,
-    /// The node that it names.
+    /// Its node name.
     pub node_name: Option<Symbol>,
-    /// The nodes that its `nodeSelector` selects.
+    /// The nodes that match its `nodeSelector`.
     pub node_selector: Option<SelectorId>,
-    /// The nodes that its required node affinity selects.
+    /// The nodes that match its required node affinity.
     pub node_affinity: Option<SelectorId>,
-    /// The only nodes that its required node affinity can select, if every term of it names some.
+    /// The only nodes that its required node affinity can match, if every term lists some.
     pub only_nodes: Option<Box<[Symbol]>>,
-    /// Its preferred node affinity: weights and selectors. None if it has no such list.
+    /// Its preferred node affinity: weights and selectors. `None` if it has no such list.
     pub preferred_nodes: Option<Box<[(i64, SelectorId)]>>,
     /// Tolerations.
     pub tolerations: Box<[Toleration]>,
-    /// Spread constraints that must hold.
+    /// Required spread constraints.
     pub hard_spread: Box<[SpreadConstraint]>,
-    /// Spread constraints that would be good.
+    /// Preferred spread constraints.
     pub soft_spread: Box<[SpreadConstraint]>,
     /// Images of its containers, normalized.
     pub images: Box<[Symbol]>,
-    /// How many containers of either sort it has.
+    /// Number of containers, including init containers.
     pub container_count: i64,
-    /// The workload that manages it, if it is of a kind that selects pods.
+    /// Its controlling workload, if it is of a kind that selects pods.
     pub controller: Option<(Kind, Box<str>)>,
     /// Whether it must not evict other pods.
     pub never_preempts: bool,
-    /// Whether devices would have to be allocated for it.
+    /// Whether it needs devices allocated.
     pub has_resource_claims: bool,
-    /// Whether it is to be placed together with other pods.
+    /// Whether it must be scheduled together with other pods.
     pub is_in_gang: bool,
 }
 
@@ -136,7 +136,7 @@ impl Pod {
             .chain(preferred)
     }
 
-    /// Whether it has spread constraints of its own.
+    /// Whether it has its own spread constraints.
     #[must_use]
     pub fn has_spread_constraints(&self) -> bool {
         !self.hard_spread.is_empty() || !self.soft_spread.is_empty()
@@ -166,7 +166,7 @@ fn preferred_nodes(binder: &mut VolumeBinder, preferred: &[api::PreferredSchedul
         .collect()
 }
 
-/// The nodes that a selector names, if each of its terms names some.
+/// The nodes that a selector lists, if each of its terms lists some.
 fn only_nodes(symbols: &mut Symbols, selector: &api::NodeSelector) -> Option<Box<[Symbol]>> {
     let mut union = BTreeSet::new();
     for term in &selector.node_selector_terms {
@@ -175,7 +175,7 @@ fn only_nodes(symbols: &mut Symbols, selector: &api::NodeSelector) -> Option<Box
         let sets = named.map(|field| field.values.iter().map(String::as_str).collect::<BTreeSet<_>>());
         union.extend(sets.reduce(|first, second| &first & &second)?);
     }
-    // A selector without terms names nothing and restricts nothing here: its filter refuses every node.
+    // A selector without terms lists nothing and restricts nothing here: its filter refuses every node.
     let names = union.into_iter().map(|name| symbols.intern(name)).collect();
     (!selector.node_selector_terms.is_empty()).then_some(names)
 }

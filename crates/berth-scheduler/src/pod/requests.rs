@@ -1,6 +1,6 @@
-//! What a pod asks of its node, summed over its containers.
+//! The requests of a pod, summed over its containers.
 //!
-//! Sums are exact and rounded once, at the end: two containers of half a millicore each ask for one.
+//! Sums are exact and rounded once, at the end: two containers with half a millicore each request one.
 
 use berth_core::api;
 use berth_core::quantity::Quantity;
@@ -8,28 +8,28 @@ use berth_core::symbols::{Symbol, Symbols};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Processor time that scoring takes for a container that names none, in millicores.
+/// CPU that scoring assumes for a container without a request, in millicores.
 pub const DEFAULT_CPU_MILLI: i64 = 100;
-/// Memory that scoring takes for a container that names none.
+/// Memory that scoring assumes for a container without a request.
 pub const DEFAULT_MEMORY_BYTES: i64 = 200 << 20;
 
-/// What a pod asks for.
+/// The requests of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
-    /// Processor time in millicores.
+    /// CPU in millicores.
     pub cpu_milli: i64,
     /// Memory.
     pub memory_bytes: i64,
     /// Local disk.
     pub ephemeral_bytes: i64,
-    /// Everything else that is counted, by name.
+    /// All other counted resources, by name.
     pub scalars: SmallVec<[(Symbol, i64); 1]>,
 }
 
 berth_core::trace!(Requests { scalars; cpu_milli, memory_bytes, ephemeral_bytes });
 
 impl Requests {
-    /// Whether nothing at all is asked for.
+    /// Whether nothing is requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cpu_milli == 0 && self.memory_bytes == 0 && self.ephemeral_bytes == 0 && self.scalars.is_empty()
@@ -50,10 +50,10 @@ impl Requests {
     }
 }
 
-/// What scoring takes a pod to ask for.
+/// What scoring assumes a pod to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScoringRequests {
-    /// Processor time in millicores.
+    /// CPU in millicores.
     pub cpu_milli: i64,
     /// Memory.
     pub memory_bytes: i64,
@@ -68,19 +68,19 @@ impl ScoringRequests {
     }
 }
 
-/// The three sums that decisions need of a pod.
+/// The three sums of a pod that decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequests {
     /// What must be free on its node.
     pub requests: Requests,
-    /// What scoring takes it to ask for while it is being placed. Resources of the pod as a whole do not count.
+    /// What scoring assumes it to request while it is being scheduled. Pod-level resources do not count.
     pub incoming: ScoringRequests,
-    /// What scoring takes it to ask for once it runs.
+    /// What scoring assumes it to request once it runs.
     pub running: ScoringRequests,
 }
 
 impl PodRequests {
-    /// Sums up what a pod asks for.
+    /// Sums the requests of a pod.
     #[must_use]
     pub fn new(symbols: &mut Symbols, pod: &api::Pod) -> Self {
         let defaults: &[_] = &[
@@ -109,7 +109,7 @@ impl PodRequests {
 
 type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// Whether a resource other than cpu, memory and local disk is counted on nodes.
+/// Whether a resource other than CPU, memory and local disk is counted on nodes.
 #[must_use]
 pub fn is_scalar(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/");
@@ -120,7 +120,7 @@ pub fn is_scalar(name: &str) -> bool {
         || name.starts_with("attachable-volumes-")
 }
 
-/// The requests of the pod as a whole, as far as they are supported.
+/// The supported pod-level requests.
 fn pod_level(pod: &api::Pod) -> impl Iterator<Item = (&str, Quantity)> {
     let requests = pod.spec.resources.iter().flat_map(|resources| &resources.requests);
     requests
@@ -163,8 +163,7 @@ fn listed(list: &api::ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
     list.iter().map(|(name, amount)| (name.as_str(), *amount))
 }
 
-/// The requests of a container that runs for as long as the pod: what it really holds counts if it is more than it
-/// asks for.
+/// The requests of a container that runs as long as the pod: its allocated resources count if they exceed its requests.
 fn held_requests<'a>(
     pod: &'a api::Pod,
     container: &'a api::Container,

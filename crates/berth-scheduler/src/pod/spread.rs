@@ -4,20 +4,20 @@ use berth_core::api;
 use berth_core::label::{LabelRequirement, LabelSelector, Labels};
 use berth_core::symbols::{Symbol, Symbols};
 
-/// How pods are to be spread over the values of a node label.
+/// How pods are spread over the values of a node label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpreadConstraint {
     /// The node label.
     pub topology_key: Symbol,
-    /// How much more pods one domain may have than the emptiest.
+    /// The maximum difference in pods between a domain and the emptiest one.
     pub max_skew: i64,
-    /// The fewest domains to count.
+    /// The minimum number of domains to count.
     pub min_domains: i64,
     /// The pods that count, with the keys that they share with the pod.
     pub selector: LabelSelector,
     /// Whether the pod itself counts.
     pub matches_self: bool,
-    /// Only nodes that the pod's node affinity selects count.
+    /// Only nodes that match the pod's node affinity count.
     pub honor_affinity: bool,
     /// Only nodes whose taints the pod tolerates count.
     pub honor_taints: bool,

@@ -1,16 +1,16 @@
-//! Tolerations and the taints that they are for.
+//! Tolerations and taints.
 
 use berth_core::api;
 use berth_core::symbols::{Symbol, Symbols};
 
-/// What a taint does.
+/// The effect of a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
-    /// Keeps new pods away.
+    /// Repels new pods.
     NoSchedule,
-    /// Keeps new pods away if there is room elsewhere.
+    /// Repels new pods if there is room elsewhere.
     PreferNoSchedule,
-    /// Keeps new pods away and evicts running ones.
+    /// Repels new pods and evicts running ones.
     NoExecute,
 }
 
@@ -38,14 +38,14 @@ pub struct Taint {
     pub key: Symbol,
     /// Value.
     pub value: Symbol,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
 berth_core::trace!(Taint { key, value; effect });
 
 impl Taint {
-    /// Compiles a taint; none if its effect is unknown.
+    /// Compiles a taint; `None` if its effect is unknown.
     pub fn new(symbols: &mut Symbols, taint: &api::Taint) -> Option<Self> {
         Some(Self {
             effect: Effect::from_name(&taint.effect)?,
@@ -71,14 +71,14 @@ pub struct Toleration {
     key: Symbol,
     operator: Operator,
     value: Symbol,
-    /// None for every effect.
+    /// `None` for every effect.
     effect: Option<Effect>,
 }
 
 berth_core::trace!(Toleration { key, value; operator, effect });
 
 impl Toleration {
-    /// Compiles a toleration; none if its effect is unknown.
+    /// Compiles a toleration; `None` if its effect is unknown.
     pub fn new(symbols: &mut Symbols, toleration: &api::Toleration) -> Option<Self> {
         Some(Self {
             effect: match toleration.effect.as_str() {
@@ -102,7 +102,7 @@ impl Toleration {
     pub fn tolerates(&self, symbols: &Symbols, taint: &Taint, compare_numbers: bool) -> bool {
         let number = |symbol: Symbol| {
             let text = symbols.text(symbol);
-            // Only the shortest spelling counts: neither `+1` nor `01`.
+            // Only the canonical form counts: neither `+1` nor `01`.
             text.parse::<i64>().ok().filter(|number| number.to_string() == text)
         };
         let compare = |holds: fn(&i64, &i64) -> bool| {

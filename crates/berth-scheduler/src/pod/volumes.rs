@@ -1,4 +1,4 @@
-//! The volumes of a pod, as far as restrictions and limits of nodes are concerned.
+//! The volumes of a pod that matter for restrictions and attach limits.
 
 use berth_core::api::{self, VolumeSource};
 use berth_core::migration::{self, InTreePlugin, TranslationError};
@@ -10,16 +10,16 @@ pub enum PodVolume {
     Claim {
         /// Its name, in the pod's namespace.
         name: Box<str>,
-        /// Whether it is made for the pod and goes with it.
+        /// Whether it is created for the pod and deleted with it.
         ephemeral: bool,
     },
-    /// A disk that an in-tree plugin serves, or the CSI driver that took over from it.
+    /// A disk of an in-tree plugin, or of the CSI driver that replaces it.
     InTree {
         /// The volume's name in the pod.
         name: Box<str>,
         /// The plugin.
         plugin: InTreePlugin,
-        /// What the CSI driver calls the disk.
+        /// The CSI driver's name for the disk.
         handle: Result<Box<str>, TranslationError>,
     },
 }
@@ -46,7 +46,7 @@ pub(super) fn pod_volumes(pod: &api::Pod) -> Box<[PodVolume]> {
         .collect()
 }
 
-/// A disk that cannot be shared, or only by readers. Two pods whose disks have a key in common use one disk.
+/// A disk that cannot be shared, or only by readers. Two pods with a common disk key use the same disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedDisk {
     /// The disk.
@@ -55,20 +55,20 @@ pub struct SharedDisk {
     pub read_only: bool,
 }
 
-/// What tells disks apart.
+/// The identity of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DiskKey {
     /// A Google disk, by name.
     Gce(Box<str>),
     /// An Amazon disk, by id.
     Aws(Box<str>),
-    /// An iSCSI target, whatever its units.
+    /// An iSCSI target, regardless of the LUN.
     Iscsi(Box<str>),
     /// A Ceph block device, by one of its monitors, its pool and its image.
     Rbd(Box<[Box<str>; 3]>),
 }
 
-/// The disks that the volumes of a pod name themselves. Those behind claims are not looked at.
+/// The disks that the volumes of a pod refer to directly, without those behind claims.
 #[must_use]
 pub(super) fn shared_disks(pod: &api::Pod) -> Box<[SharedDisk]> {
     let mut disks = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn shared_disks(pod: &api::Pod) -> Box<[SharedDisk]> {
         let mut add = |key, read_only| disks.push(SharedDisk { key, read_only });
         match volume.source() {
             VolumeSource::GcePersistentDisk(disk) => add(DiskKey::Gce(disk.pd_name.as_str().into()), disk.read_only),
-            // Amazon attaches a disk to one machine, also for reading.
+            // Amazon attaches a disk to one machine, even for reading.
             VolumeSource::AwsElasticBlockStore(disk) => add(DiskKey::Aws(disk.volume_id.as_str().into()), false),
             VolumeSource::Iscsi(disk) => add(DiskKey::Iscsi(disk.iqn.as_str().into()), disk.read_only),
             VolumeSource::Rbd(disk) => {

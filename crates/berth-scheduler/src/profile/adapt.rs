@@ -1,15 +1,15 @@
-//! Arguments of plugins that change what a pod asks for: they are applied to the pod before it is decided on.
+//! Plugin arguments that change a pod's requirements: they are applied to the pod before the decision.
 //!
-//! kube-scheduler words the refusal for added affinity as the scheduler's; here it counts as the pod's own.
+//! kube-scheduler attributes a refusal by added affinity to the scheduler; here it counts as the pod's own.
 
 use super::Profile;
 use berth_core::api::{Affinity, ContainerResources, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, ResourceList};
 use std::borrow::Cow;
 
 impl Profile {
-    /// The pod as this profile decides on it: with the added affinity, and without the resources that are not counted.
+    /// The pod as this profile decides about it: with the added affinity, and without ignored resources.
     ///
-    /// Only pods that wait for a node are adapted. What a running pod uses counts for every profile.
+    /// Only pods without a node are adapted. The usage of a running pod counts for every profile.
     #[must_use]
     pub fn adapt<'p>(&self, pod: &'p Pod) -> Cow<'p, Pod> {
         let ignores = !(self.ignored_resources.is_empty() && self.ignored_resource_groups.is_empty());
@@ -65,9 +65,9 @@ fn add_affinity(pod: &mut Pod, added: &NodeAffinity) {
     }
 }
 
-/// The selector of the nodes that two selectors both match: terms are ORed, so each goes with each.
+/// The selector of the nodes that match both selectors: terms are ORed, so each is combined with each.
 fn both(one: &NodeSelector, other: &NodeSelector) -> NodeSelector {
-    // A term without requirements matches no node, and would match many if it were joined with another.
+    // An empty term matches no node, and would match many if it were combined with another.
     let terms = |selector: &NodeSelector| -> Vec<NodeSelectorTerm> {
         let terms = selector.node_selector_terms.iter();
         let says_something =

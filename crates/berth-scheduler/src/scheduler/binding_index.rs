@@ -1,7 +1,7 @@
-//! The bindings under way, found by pod, by the volumes that they chose, and by their deadlines.
+//! The bindings in progress, indexed by pod, by chosen volumes, and by deadline.
 //!
-//! Most of what is watched has nothing to do with any binding, and there may be thousands of them: nothing here walks
-//! over all.
+//! Most watched objects are unrelated to any binding, and there may be thousands of bindings: nothing here walks over
+//! all.
 
 use super::binding::Binding;
 use crate::queue::PodKey;
@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The bindings under way. A deadline stands only while its binding waits for volumes.
+/// The bindings in progress. A deadline exists only while its binding waits for volumes.
 #[derive(Debug, Default)]
 pub(super) struct BindingIndex {
     by_pod: FxHashMap<PodKey, Binding>,
-    /// By volume: the pods that chose it, each with the claim that it is for.
+    /// By volume: the pods that chose it, each with its claim.
     by_volume: FxHashMap<VolumeId, SmallVec<[(PodKey, ClaimId); 1]>>,
     deadlines: BTreeSet<(Duration, PodKey)>,
 }
@@ -67,24 +67,24 @@ impl BindingIndex {
         self.by_pod.keys().map(PodKey::clone).collect()
     }
 
-    /// The pods whose bindings chose a volume, with the claims that it is for.
+    /// The pods whose bindings chose a volume, with their claims.
     pub(super) fn of_volume(&self, volume: VolumeId) -> SmallVec<[(PodKey, ClaimId); 1]> {
         self.by_volume.get(&volume).cloned().unwrap_or_default()
     }
 
-    /// The volumes of a binding are there: its deadline is met.
+    /// The volumes of a binding are bound: its deadline is met.
     pub(super) fn volumes_are_bound(&mut self, key: &PodKey) {
         if let Some(binding) = self.by_pod.get(key) {
             self.deadlines.remove(&(binding.deadline(), PodKey::clone(key)));
         }
     }
 
-    /// When the first binding is due that still waits for its volumes.
+    /// The first deadline of a binding that still waits for its volumes.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The pods whose bindings wait for their volumes and are overdue.
+    /// The pods whose bindings wait for their volumes beyond the deadline.
     pub(super) fn overdue(&self, now: Duration) -> Vec<PodKey> {
         let past = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
         past.map(|(_, key)| PodKey::clone(key)).collect()

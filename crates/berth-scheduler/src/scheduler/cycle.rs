@@ -1,4 +1,4 @@
-//! One scheduling cycle: the next pod, a decision, an assumption, and the binding handed on.
+//! One scheduling cycle: the next pod, a decision, an assumption, and the start of the binding.
 
 use super::binding::Binding;
 use super::plan::promises;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Scheduler {
-    /// Decides about the pod whose turn it is. `false` if none is to be tried now.
+    /// Decides about the next pod. Returns `false` if none is to be tried now.
     pub fn step(&mut self, now: Duration) -> bool {
         self.step_timed(now, &mut NoStopwatch)
     }
 
-    /// [`Self::step`] that says how long the plugins take.
+    /// [`Self::step`] that measures the plugins.
     pub fn step_timed(&mut self, now: Duration, watch: &mut impl Stopwatch) -> bool {
         self.sweep_if_due(now);
         let Some((key, wish)) = self.next_pod(now) else {
@@ -75,7 +75,7 @@ impl Scheduler {
                 let assumed_pod = self.cluster.assume_pod(&pod.compiled, node);
                 self.hold_volumes_of(key, &mut assumption);
                 self.settle_room(key, node, now);
-                // Others may wait for just this pod to have a node; they need not wait until it is bound.
+                // Others may wait for exactly this pod to have a node; they need not wait until it is bound.
                 self.happened(&ClusterEvent::PodPlaced { node, pod: footprint }, now);
                 let binding = Binding::new(assumption, assumed_pod, now + timeout);
                 self.start_binding(key, binding, now);
@@ -92,7 +92,7 @@ impl Scheduler {
     fn refuse(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) {
         let mut message = diagnosis.message();
         if diagnosis.is_aborted() {
-            // Nobody can tell whether the pod fits, so no event can be named that it waits for.
+            // It is unknown whether the pod fits, so there is no event to wait for.
             self.counts.errors += 1;
             self.say(key, Outcome::Failed(FailedStage::Decision), message);
             self.queue.failed(key, now);
@@ -105,12 +105,12 @@ impl Scheduler {
         }
         self.say(key, Outcome::Unschedulable, message);
         let mut refused_by = refused_by(diagnosis);
-        // What they wait for could let the pod make room for itself.
+        // An event that helps these could let the pod preempt others.
         refused_too.iter().for_each(|plugin| refused_by.insert(plugin));
         self.queue.refused(key, refused_by, now);
     }
 
-    /// An event: wakes the sleeping pods that it could help.
+    /// Handles an event: wakes the sleeping pods that it could help.
     pub(super) fn happened(&mut self, event: &ClusterEvent, now: Duration) {
         let Self {
             cluster,
@@ -145,7 +145,7 @@ impl Scheduler {
             };
             match refusal_on(cluster, &pod.compiled, profile, refused_by, node) {
                 None | Some((_, Code::Error)) => Rousing::Wake,
-                // Whoever made room waits for it. Others can make room for themselves, if that would be enough now.
+                // A pod that preempted others waits for its room. Others can preempt, if that would be sufficient now.
                 Some((_, Code::Unschedulable))
                     if !evictions.values().any(|eviction| eviction.by == *key)
                         && fits_without_lesser(cluster, &pod.compiled, profile, refused_by, node) =>
@@ -153,7 +153,7 @@ impl Scheduler {
                     Rousing::Wake
                 }
                 Some((plugin, _)) if refused_by.contains(plugin) => Rousing::SleepOn,
-                // It cannot use the room that it is promised, and has to say so.
+                // It cannot use the room nominated for it, and must report that.
                 Some(_) if nominations.get(key).is_some() => Rousing::Wake,
                 Some((plugin, _)) => Rousing::RefusedToo(plugin),
             }
@@ -162,7 +162,8 @@ impl Scheduler {
     }
 }
 
-/// Who refuses a pod on a node. Those who refused it before are asked first: if one still does, nothing is new.
+/// Which plugin refuses a pod on a node. Those that refused it before are run first: if one still does, nothing has
+/// changed.
 fn refusal_on(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -188,7 +189,7 @@ fn refusal_on(
         })
 }
 
-/// Whether a node would take a pod if the pods there went that are less important.
+/// Whether a node would fit a pod without the less important pods there.
 fn fits_without_lesser(
     cluster: &mut Cluster,
     pod: &Pod,
@@ -210,7 +211,7 @@ fn fits_without_lesser(
     fits
 }
 
-/// The plugins whose refusals keep a pod from running.
+/// The plugins whose refusals prevent a pod from running.
 fn refused_by(diagnosis: &Diagnosis) -> PluginSet {
     let mut plugins = PluginSet::default();
     let refusals = diagnosis.nodes.iter().map(|(_, refusal)| refusal);

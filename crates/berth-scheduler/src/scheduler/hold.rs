@@ -1,8 +1,8 @@
-//! Pods that came before their claims.
+//! Pods that arrived before their claims.
 //!
-//! Watches of different kinds run side by side, so a pod can be seen a moment before the claim that was created for
-//! it. Decided on at once it would be refused, and wait for its whole backoff. Such a pod is held back until its
-//! claims are known, for a short time only: if they do not come, the refusal is true.
+//! Watches of different kinds are independent, so a pod can be observed a moment before its claim. If it were decided
+//! at once, it would be refused, and wait for its whole backoff. Such a pod is held back until its claims are known,
+//! but only briefly: if they do not appear, the refusal is correct.
 //!
 //! A held pod waits for one claim at a time, so that a list of claims costs no more than its length.
 
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The pods that are held back, found by the claims that they wait for and by when they are let go in any case.
+/// The pods that are held back, indexed by the claims that they wait for and by deadline.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     pods: FxHashMap<PodKey, Held>,
@@ -25,7 +25,7 @@ pub(super) struct Hold {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) pod: Box<api::Pod>,
-    /// When it is let go in any case.
+    /// Its deadline.
     pub(super) until: Duration,
     /// The claim that it waits for, as `namespace/name`.
     claim: Box<str>,
@@ -46,7 +46,7 @@ impl Hold {
         self.pods.insert(PodKey::clone(key), held);
     }
 
-    /// Lets a pod go.
+    /// Releases a pod.
     pub(super) fn take(&mut self, key: &str) -> Option<Held> {
         let (key, held) = self.pods.remove_entry(key)?;
         if let Some(waiting) = self.by_claim.get_mut(&held.claim) {
@@ -59,20 +59,20 @@ impl Hold {
         Some(held)
     }
 
-    /// Lets the pods go that wait for a claim.
+    /// Releases the pods that wait for a claim.
     pub(super) fn take_waiting_for(&mut self, claim: &str) -> Vec<Held> {
         let keys = self.by_claim.get(claim).cloned().unwrap_or_default();
         keys.iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// Lets the pods go whose time is over.
+    /// Releases the pods whose deadline has passed.
     pub(super) fn take_overdue(&mut self, now: Duration) -> Vec<Held> {
         let past = self.deadlines.iter().take_while(|(until, _)| *until <= now);
         let keys: Vec<_> = past.map(|(_, key)| PodKey::clone(key)).collect();
         keys.iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// When the first pod is let go in any case.
+    /// The first deadline.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.deadlines.first().map(|(until, _)| *until)
     }

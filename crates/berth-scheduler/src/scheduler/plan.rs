@@ -1,7 +1,7 @@
-//! What a joint look found for the pods that wait, until it is their turn.
+//! The result of a joint look at waiting pods, until it is their turn.
 //!
-//! A plan is a wish, not a fact: each pod is decided as always, on its node if that takes it. Pods that the look left out have their turn
-//! after those of their priority that it placed: by then it shows why they have to wait.
+//! A plan is a preference, not a fact: each pod is decided as usual, on its planned node if that fits. Pods that the look left out have
+//! their turn after those of their priority that it placed: by then it is visible why they have to wait.
 
 use super::preempting::{Nominations, nominated};
 use super::refusals::Refusals;
@@ -15,22 +15,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// So many pods are looked at together. Each is tried once, and that is all if they fit: but they are tried within one step.
+/// Maximum number of pods considered together. Each is tried once, which is sufficient if they fit; but they are all
+/// tried within one step.
 const MOST_PODS: usize = 1000;
 
-/// What the last joint look found.
+/// The result of the last joint look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Look {
-    /// How many pods it was about.
+    /// Number of pods considered.
     pub pods: usize,
     /// How many of them are placed one by one.
     pub one_by_one: usize,
     /// How many are placed together.
     pub placed: usize,
-    /// How many can be placed at most, whoever looks.
+    /// An upper bound for any assignment.
     pub at_most: usize,
-    /// How many placements were tried.
+    /// Number of placements tried.
     pub tries: usize,
 }
 
@@ -46,7 +47,7 @@ impl Look {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pods: FxHashSet<PodKey>,
-    /// The order of their turns, with the names of their nodes. Empty if the queue's own will do.
+    /// The order of their turns, with the names of their nodes. Empty if the order of the queue is used.
     order: VecDeque<(PodKey, Option<Box<str>>)>,
     /// Turns since the look.
     turns: usize,
@@ -54,12 +55,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether another look is worth its while. Each tries all pods that wait once, so there must be turns enough between two of them.
+    /// Whether another look is worthwhile. Each one tries all waiting pods once, so there must be enough turns between
+    /// two of them.
     fn is_over(&self, next: &PodKey) -> bool {
         !self.pods.contains(next) && self.turns * 2 >= self.last.pods
     }
 
-    /// The plan cannot be carried out any more: the cluster has changed.
+    /// The plan can no longer be carried out: the cluster has changed.
     pub(super) fn fails(&mut self) {
         self.pods.clear();
         self.order.clear();
@@ -67,13 +69,13 @@ impl Plan {
 }
 
 impl Scheduler {
-    /// What the last joint look found, if there was one.
+    /// The result of the last joint look, if there was one.
     #[must_use]
     pub fn last_look(&self) -> Option<Look> {
         (self.plan.last.pods > 0).then_some(self.plan.last)
     }
 
-    /// Takes the next pod into its cycle, with the node that is planned for it.
+    /// Takes the next pod into its cycle, with its planned node.
     pub(super) fn next_pod(&mut self, now: Duration) -> Option<(PodKey, Option<NodeId>)> {
         self.queue.flush(now);
         let first = PodKey::clone(self.queue.ready().next()?);
@@ -93,7 +95,7 @@ impl Scheduler {
         self.queue.take(&first).then_some((first, None))
     }
 
-    /// Looks at the pods that wait together.
+    /// Considers the waiting pods together.
     fn look(&mut self, now: Duration) {
         let keys: Vec<PodKey> = self.queue.ready().take(MOST_PODS).cloned().collect();
         if keys.len() < 2 {
@@ -142,7 +144,7 @@ impl Scheduler {
     }
 }
 
-/// The promises of room that matter to a pod, and the nodes that did not admit pods like it.
+/// The nominations that matter to a pod, and the nodes that rejected similar pods.
 pub(super) fn promises<'a>(
     nominations: &Nominations,
     refusals: &Refusals,

@@ -1,12 +1,12 @@
-//! Watched pods: those that are to be placed, and those that have a node.
+//! Watched pods: those to be scheduled, and those with a node.
 //!
 //! ```text
 //!   new ──its claims are known, or its time is over──▶ pending ──bound──▶ running ──▶ gone
 //!    └────────────────── held ──────────────────▲
 //! ```
 //!
-//! A pod never loses its node, and a namesake with another uid is another pod: news that contradict this are late, or come
-//! from a list that skipped what happened in between.
+//! A pod never loses its node, and one with the same name and another UID is a different pod: contradicting events are
+//! outdated, or come from a list that skipped what happened in between.
 
 use super::hold::Held;
 use super::{PendingPod, Scheduler, scheduler_name};
@@ -39,7 +39,7 @@ impl Scheduler {
         }
         let ours = self.profiles.contains_key(scheduler_name(pod));
         if !ours || pod.is_finished() || pod.metadata.is_deleting() {
-            // Nobody waits for it to leave a node: it gets none.
+            // No one waits for it to leave a node: it gets none.
             self.evicted(&key, None);
             self.give_up_room(&key, now);
             self.drop_pending(&key, now);
@@ -56,7 +56,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a pod of this name is known that is another one.
+    /// Whether a different pod with this name is known.
     fn has_namesake(&self, key: &PodKey, pod: &api::Pod) -> bool {
         let uid = &pod.metadata.uid;
         let pending = self.pods.get(key);
@@ -66,14 +66,14 @@ impl Scheduler {
                 .is_some_and(|running| is_another(&running.footprint.uid, uid))
     }
 
-    /// Whether a pod that is seen without a node has one: its binding was taken, and the watch is behind.
+    /// Whether a pod that is observed without a node has one: its binding was accepted, and the watch lags behind.
     fn has_node(&self, key: &PodKey, pod: &api::Pod) -> bool {
         let running = self.known_running(&pod.metadata.namespace, &pod.metadata.name);
         let seen = running.is_some_and(|running| running.assumed.is_none());
         seen || self.is_bound(key)
     }
 
-    /// Holds a pod back if one of its claims is not known yet.
+    /// Holds a pod back if one of its claims is unknown.
     fn hold_back(&mut self, key: &PodKey, pod: &api::Pod, until: Duration) -> bool {
         let Some(claim) = self.unknown_claim(pod) else {
             return false;
@@ -82,7 +82,7 @@ impl Scheduler {
         true
     }
 
-    /// The first claim of a pod that is not known, as `namespace/name`.
+    /// The first unknown claim of a pod, as `namespace/name`.
     fn unknown_claim(&self, pod: &api::Pod) -> Option<String> {
         let namespace = self.cluster.symbols().get(&pod.metadata.namespace);
         let volumes = pod.spec.volumes.iter();
@@ -94,7 +94,7 @@ impl Scheduler {
         Some(format!("{}/{unknown}", pod.metadata.namespace))
     }
 
-    /// A claim is known: pods that were held back for it go on, or wait for their next claim.
+    /// A claim is known: pods that were held back for it proceed, or wait for their next claim.
     pub(super) fn let_go(&mut self, claim: &str, now: Duration) {
         for Held { pod, until, .. } in self.hold.take_waiting_for(claim) {
             let key: PodKey = pod.metadata.full_name().into();
@@ -104,14 +104,14 @@ impl Scheduler {
         }
     }
 
-    /// The time is over for pods that were held back: if their claims are not there, the refusal is true.
+    /// Releases overdue held pods: if their claims do not exist, the refusal is correct.
     pub(super) fn let_overdue_go(&mut self, now: Duration) {
         for Held { pod, .. } in self.hold.take_overdue(now) {
             self.admit(&pod.metadata.full_name().into(), &pod, now);
         }
     }
 
-    /// Takes over a pod that is to be placed, new or known.
+    /// Adds or updates a pod to be scheduled.
     fn admit(&mut self, key: &PodKey, pod: &api::Pod, now: Duration) {
         let known = self.pods.get(key);
         let unchanged = known
@@ -134,7 +134,7 @@ impl Scheduler {
             return;
         };
         let adapted = profile.adapt(pod);
-        // A pod whose binding is under way keeps it: what its spec says now is met if the binding fails.
+        // A pod whose binding is in progress keeps it: a changed spec is considered if the binding fails.
         let old = self.pods.remove(key);
         let known_before = old.is_some();
         let (said, nominations_sent, last_attempt) = old.map_or_else(Default::default, |old| {
@@ -163,7 +163,7 @@ impl Scheduler {
         }
     }
 
-    /// A pod that has a node: the cluster counts it there.
+    /// A pod with a node: the cluster counts it there.
     fn track_running(&mut self, pod: &api::Pod, now: Duration) {
         let before = self.running(&pod.metadata.namespace, &pod.metadata.name);
         self.cluster.upsert(&Object::Pod(Box::new(pod.clone())));
@@ -174,7 +174,7 @@ impl Scheduler {
             self.evicted(&pod.metadata.full_name(), Some(&pod.metadata.uid));
         }
         match (before, after) {
-            // Most changes of a running pod matter to nobody who waits.
+            // Most changes of a running pod do not affect waiting pods.
             (Some((from, old)), Some((to, new))) if from == to && old.uid == new.uid => {
                 if old.labels != new.labels {
                     let (node, pod) = (None, Arc::clone(&old));
@@ -200,7 +200,7 @@ impl Scheduler {
         }
     }
 
-    /// The pod of a name that has a node, or is assumed to.
+    /// The pod with this name that has a node, or is assumed to.
     fn known_running(&self, namespace: &str, name: &str) -> Option<&RunningPod> {
         let namespace = self.cluster.symbols().get(namespace)?;
         let pods = self.cluster.pods();
@@ -226,14 +226,14 @@ impl Scheduler {
         }
     }
 
-    /// A pod that was counted on a node is there no more.
+    /// A pod is no longer counted on a node.
     pub(super) fn left(&mut self, node: NodeId, pod: Arc<Footprint>, now: Duration) {
         let gone = ClusterEvent::PodGone { node: Some(node), pod };
         self.happened(&gone, now);
         self.room_was_made(node, now);
     }
 
-    /// Lets go of a pod that need not be placed any more, with its binding if there is one.
+    /// Drops a pod that no longer needs to be scheduled, with its binding if there is one.
     fn drop_pending(&mut self, key: &str, now: Duration) {
         self.end_binding(key, now);
         if let Some(pod) = self.pods.remove(key) {
@@ -243,7 +243,7 @@ impl Scheduler {
     }
 }
 
-/// Whether two uids are of two objects. Objects of files may have none.
+/// Whether two UIDs are of different objects. Objects of files may have none.
 fn is_another(known: &str, uid: &str) -> bool {
     !known.is_empty() && !uid.is_empty() && known != uid
 }

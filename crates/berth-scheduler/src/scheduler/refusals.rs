@@ -1,8 +1,8 @@
-//! Pods that a kubelet refused: they were bound to a node, and it did not admit them.
+//! Pods that a kubelet rejected: they were bound to a node, and it did not admit them.
 //!
-//! Such a pod is over, and whoever owns it makes another one. The scheduler does not see why the node refused it (a device is broken, the
-//! kubelet counts otherwise), and would choose the same node again, at once, for ever. So refusals are remembered for a while,
-//! by owner and node: the next pod goes elsewhere if it can, and waits longer each time.
+//! Such a pod has failed, and its owner creates another one. The scheduler does not see why the node rejected it (a broken device, or
+//! different accounting), and would choose the same node again, at once, forever. Rejections are therefore remembered for a while, by
+//! owner and node: the next pod goes elsewhere if possible, and waits longer each time.
 
 use berth_core::api;
 use berth_core::backoff::Backoff;
@@ -10,36 +10,37 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For how long a refusal is remembered. Whatever is wrong with a node may be mended by then.
+/// How long a rejection is remembered. The problem of a node may be fixed by then.
 const REMEMBERED: Duration = Duration::from_mins(5);
 
-/// Refusals within this time are one: a node that refuses a pod refuses its likes that came with it.
+/// Rejections within this time count as one: a node that rejects a pod also rejects similar ones that came with it.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// How long the next pod waits. The longest wait is less than a refusal is remembered, or counting would begin anew each time.
+/// How long the next pod waits. The maximum is less than the time a rejection is remembered, or counting would start
+/// over each time.
 const BACKOFF: Backoff = Backoff {
     initial: Duration::from_secs(1),
     max: Duration::from_secs(120),
 };
 
-/// Refusals that are remembered.
+/// Remembered rejections.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// By owner and node. Nodes by name: another one of that name is likely to refuse, too.
+    /// By owner and node. Nodes by name: another one with that name is likely to reject, too.
     by_owner: FxHashMap<Box<str>, BTreeMap<Box<str>, Refusal>>,
 }
 
 #[derive(Debug)]
 struct Refusal {
-    /// The last pod that was refused.
+    /// The last rejected pod.
     uid: Box<str>,
     at: Duration,
-    /// How often in a row.
+    /// Number of consecutive times.
     times: u32,
 }
 
 impl Refusals {
-    /// Takes note of a pod, if its node refused it.
+    /// Records a pod, if its node rejected it.
     pub(super) fn note(&mut self, pod: &api::Pod, now: Duration) {
         let Some(owner) = owner(pod).filter(|_| pod.was_refused()) else {
             return;
@@ -76,12 +77,12 @@ impl Refusals {
             .map(|(node, refusal)| (&**node, refusal))
     }
 
-    /// The nodes that refused pods like this one lately.
+    /// The nodes that recently rejected similar pods.
     pub(super) fn nodes(&self, pod: &api::Pod, now: Duration) -> impl Iterator<Item = &str> {
         self.of(pod, now).map(|(node, _)| node)
     }
 
-    /// How long the next pod of the owner waits if pods like it were refused lately, whichever node it was: twice as long each time.
+    /// How long the next pod of the owner waits if similar pods were recently rejected on any node: doubled each time.
     pub(super) fn wait(&self, pod: &api::Pod, now: Duration) -> Option<Duration> {
         let times: u32 = self.of(pod, now).map(|(_, refusal)| refusal.times).sum();
         (times > 0).then(|| BACKOFF.delay(times))
@@ -94,7 +95,7 @@ impl Refusal {
     }
 }
 
-/// Who makes pods like this one.
+/// The owner of similar pods.
 fn owner(pod: &api::Pod) -> Option<&str> {
     let mut owners = pod.metadata.owner_references.iter();
     let owner = owners.find(|owner| owner.controller == Some(true))?;

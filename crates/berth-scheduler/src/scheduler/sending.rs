@@ -1,5 +1,5 @@
-//! How effects are sent: in which order, and how often. A live scheduler and the one of the fault simulator obey these rules; in a
-//! simulation every write is answered before the next.
+//! How effects are sent: in which order, and how often. A live scheduler and the one of the fault simulator follow these rules; in
+//! a simulation every write is answered before the next.
 
 use super::effects::{Effect, Write};
 use crate::queue::PodKey;
@@ -7,8 +7,8 @@ use berth_core::effect::Refusal;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// How often it is tried to write what nobody waits for, such as why a pod waits. With the delays between, some seconds: who reads it
-/// can wait, and a pod whose server is away for longer is decided on again anyway.
+/// Maximum number of tries for a write whose result is not awaited, such as why a pod waits. With the delays in between these take
+/// some seconds: readers can wait, and a pod is decided again anyway if its server is unavailable for longer.
 pub const MOST_TRIES: u32 = 5;
 
 impl Effect {
@@ -30,9 +30,9 @@ impl Effect {
         }
     }
 
-    /// Whether it is sent again after it was refused. The scheduler hears of writes that failed, and decides again. Nobody hears of the
-    /// others, and a promise that was not taken back would stay: they are sent again if the server or the lease is not to be had for
-    /// the moment, or if the pod changed meanwhile, which does not matter to them.
+    /// Whether it is sent again after a refusal. The scheduler learns of failed awaited writes, and decides again. The others are not
+    /// reported, and a stale nomination would remain: they are sent again if the server or the lease is temporarily unavailable, or if
+    /// the pod changed meanwhile, which does not matter to them.
     #[must_use]
     pub fn is_sent_again(&self, refusal: &Refusal) -> bool {
         let is_passing = match refusal {
@@ -43,16 +43,16 @@ impl Effect {
     }
 }
 
-/// Keeps the order of effects about one pod: one at a time. A condition that says "unschedulable" must not arrive after
-/// the pod was bound.
+/// Keeps the order of effects about one pod: one at a time. A condition "unschedulable" must not arrive after the pod
+/// was bound.
 #[derive(Debug, Default)]
 pub struct Order {
-    /// Pods with an effect under way, and what comes after it.
+    /// Pods with an effect in flight, and the following ones.
     under_way: FxHashMap<PodKey, VecDeque<Effect>>,
 }
 
 impl Order {
-    /// Gives an effect back that can be sent now. Any other one is kept until those before it are done.
+    /// Returns an effect that can be sent now. Any other one is kept until those before it are done.
     #[must_use]
     pub fn admit(&mut self, effect: Effect) -> Option<Effect> {
         if let Some(key) = effect.ordered_for() {
@@ -65,7 +65,7 @@ impl Order {
         Some(effect)
     }
 
-    /// An effect about a pod was carried out. Returns those that were kept for it: the first is to be admitted next.
+    /// An effect about a pod was carried out. Returns those that were kept for it: the first one must be admitted next.
     pub fn done(&mut self, pod: &PodKey) -> VecDeque<Effect> {
         self.under_way.remove(pod).unwrap_or_default()
     }

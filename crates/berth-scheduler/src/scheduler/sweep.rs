@@ -1,21 +1,21 @@
-//! Memory of what users named: freed when nothing uses it.
+//! Frees the memory of user-defined names when nothing uses them.
 //!
-//! Pods, claims and workloads come and go with names, labels and selectors of their own. Texts and kept answers of those that are gone are
-//! freed between two decisions: when as many texts came as there were in use, so that the work is a share of what it takes to read
-//! them, or after a while.
+//! Pods, claims and workloads come and go with their own names, labels and selectors. Strings and cached answers of deleted ones are freed
+//! between two decisions: when as many strings were added as were in use, so that the work is proportional to reading them, or after a
+//! while.
 
 use super::binding_index::BindingIndex;
 use super::{PendingPod, Scheduler};
 use berth_core::trace::{Marks, Trace};
 use std::time::Duration;
 
-/// Fewer new texts than this are not worth a sweep: at some hundred bytes each they take a few MiB.
+/// Fewer new strings than this are not worth a sweep: at some hundred bytes each they take a few MiB.
 const MIN_FRESH: usize = 16_384;
 
-/// One new text pays for looking at so many places that keep one.
+/// One new string pays for examining this many places.
 const PLACES_PER_TEXT: usize = 16;
 
-/// After this time whatever is left over is freed, however little it is.
+/// After this time all leftovers are freed, however few.
 const INTERVAL: Duration = Duration::from_secs(600);
 
 /// When the next sweep is due.
@@ -43,7 +43,7 @@ impl Trace for BindingIndex {
 }
 
 impl Scheduler {
-    /// Frees what nobody uses, if that is due.
+    /// Frees unused memory, if that is due.
     pub(super) fn sweep_if_due(&mut self, now: Duration) {
         if self.cluster.symbols().fresh() >= self.sweeps.fresh || now >= self.sweeps.at {
             self.sweep();
@@ -51,8 +51,8 @@ impl Scheduler {
         }
     }
 
-    /// Frees the texts that nothing uses, and what was kept for decisions and not asked for since the last sweep. Decisions are the same
-    /// without it. A step does so when enough has piled up.
+    /// Frees the unused strings, and cached data for decisions that was not used since the last sweep. Decisions do not change. A step
+    /// calls this when enough has accumulated.
     pub fn sweep(&mut self) {
         self.scratch.tidy(&mut self.cluster);
         if self.cluster.tidy() {

@@ -1,4 +1,4 @@
-//! Watched objects: what they change in the cluster, whom they wake, and which bindings they move on.
+//! Watched objects: what they change in the cluster, which pods they wake, and which bindings they advance.
 
 use super::Scheduler;
 use crate::cluster::{Cluster, CountedClaim};
@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is remembered of a node to tell what changed: heartbeats change nothing that decisions read.
+/// What is remembered of a node to detect changes: heartbeats change nothing that decisions read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeDigest {
     labels: u64,
@@ -47,7 +47,7 @@ fn digest(value: &impl Hash) -> u64 {
 }
 
 impl Scheduler {
-    /// Takes over the state of a watched object.
+    /// Applies the state of a watched object.
     pub fn upsert(&mut self, object: &Object, now: Duration) {
         match object {
             Object::Pod(pod) => self.upsert_pod(pod, now),
@@ -70,7 +70,7 @@ impl Scheduler {
         }
     }
 
-    /// Storage that was promised may not be wanted any more: tells those who wait for it, and when to look again.
+    /// Promised storage may no longer be needed: notifies the pods that wait for it, and schedules the next check.
     pub(super) fn settle_promises(&mut self, now: Duration) {
         for class in self.cluster.settle_promises() {
             self.happened(&ClusterEvent::CapacityRaised { class }, now);
@@ -79,7 +79,7 @@ impl Scheduler {
         self.promise_end = left.map(|seconds| now + Duration::from_secs(seconds.max(1)));
     }
 
-    /// Only the labels of a namespace matter to anybody.
+    /// Only the labels of a namespace matter.
     fn change_namespace(&mut self, object: &Object, now: Duration) {
         let name = &object.metadata().name;
         let labels = |cluster: &Cluster| {
@@ -93,14 +93,14 @@ impl Scheduler {
         }
     }
 
-    /// Takes over that an object is gone.
+    /// Removes an object.
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str, now: Duration) {
         match kind {
             Kind::Pod => self.remove_pod(namespace, name, now),
             Kind::Node => self.remove_node(name, now),
             Kind::PersistentVolume => self.remove_volume(name, now),
             _ => {
-                // What an event needs to know of the object must be known before it is gone.
+                // What an event needs from the object must be read before it is removed.
                 let event = self.event_of_removal(kind, namespace, name);
                 self.cluster.remove(kind, namespace, name);
                 if let Some(event) = event {
@@ -134,7 +134,7 @@ impl Scheduler {
                 node: binder.attachment_node(name)?,
             },
             Kind::Namespace => ClusterEvent::Namespace,
-            // Less capacity helps nobody; the others matter to no filter.
+            // Less capacity helps no pod; the others affect no filter.
             Kind::CsiStorageCapacity
             | Kind::Node
             | Kind::Pod
@@ -150,7 +150,7 @@ impl Scheduler {
 
     fn remove_node(&mut self, name: &str, now: Duration) {
         self.nodes.remove(name);
-        // One that is not known was gone before.
+        // An unknown one was already gone.
         let known = self.cluster.binder().node(name);
         let Some(symbol) = known.and_then(|_| self.cluster.symbols().get(name)) else {
             return;
@@ -210,7 +210,7 @@ impl Scheduler {
         }
     }
 
-    /// What the claim that an object is about, or whose volume it is, counts as on the nodes where it is in use.
+    /// What the claim of an object, or of its volume, counts as on the nodes where it is in use.
     fn counted_claim(&self, object: &Object) -> Option<CountedClaim> {
         let (namespace, name) = match object {
             Object::PersistentVolumeClaim(claim) => (&claim.metadata.namespace, &claim.metadata.name),
@@ -223,7 +223,7 @@ impl Scheduler {
         self.cluster.counted_claim(namespace, name)
     }
 
-    /// A claim that counts as another volume than before may leave room for one more on the nodes where it is in use.
+    /// A claim that now counts as another volume may free an attach slot on the nodes where it is in use.
     fn tell_recounted(&mut self, object: &Object, before: Option<CountedClaim>, now: Duration) {
         let Some(CountedClaim { counted, nodes }) = before else {
             return;
@@ -288,8 +288,8 @@ impl Scheduler {
     }
 }
 
-/// The largest volume that fits into published capacity, and how much all volumes together may take. A maximum size stands in
-/// the place of the capacity for one volume: without it, a larger one may fit.
+/// The largest volume that fits into published capacity, and the total for all volumes. A maximum size replaces the capacity
+/// for one volume: without it, a larger one may fit.
 fn limits(capacity: Option<i64>, maximum_volume_size: Option<i64>) -> (Option<i64>, i64) {
     (maximum_volume_size.or(capacity), capacity.unwrap_or(i64::MAX))
 }

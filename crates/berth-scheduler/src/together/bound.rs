@@ -1,8 +1,8 @@
-//! How many pods can be placed at most, whatever the search finds.
+//! An upper bound for the number of pods that can be placed, whatever the search finds.
 //!
-//! What pods take of one thing must fit into what all nodes have of it together. Taking the pods that need the least of it first gives the most
-//! pods that this thing alone allows; the scarcest thing counts. Things are resources, and volumes of a class from a certain size on: a claim
-//! can only use one that is at least as large.
+//! The total that pods take of one resource must fit into the total of all nodes. Taking the pods with the smallest needs first gives the
+//! maximum number for this resource; the scarcest resource determines the bound. Besides node resources, volumes of a class from a certain size
+//! on count as a resource: a claim can only use one that is at least as large.
 
 use super::Candidate;
 use super::trial::{Placed, Trial};
@@ -12,13 +12,14 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all nodes together have of something, and what each pod takes of it.
+/// The total of a resource on all nodes, and what each pod takes.
 struct Scarce {
     there: i128,
     taken: Vec<i128>,
 }
 
-/// How many pods of the highest priority, of the two highest, and so on can be placed at most. No pod of the look may be on a node.
+/// The maximum number of pods of the highest priority, of the two highest, and so on. No pod of the look may be on a
+/// node.
 pub(super) fn upper_bound(trial: &Trial<'_>, options: &[Vec<NodeId>], placed: &[Option<Placed>]) -> Vec<usize> {
     let possible: Vec<usize> = (0..options.len())
         .filter(|index| !options[*index].is_empty() || placed[*index].is_some() || trial.depends_on_others(*index))
@@ -76,7 +77,7 @@ fn scarce_things(cluster: &Cluster, candidates: &[Candidate<'_>]) -> Vec<Scarce>
         there: free(&resources.pods),
         taken: taken(|_| 1),
     };
-    // Pods that take little of one resource may take much of the other: so their shares are added up.
+    // Pods that take little of one resource may take much of the other, so their shares are added up.
     let both = Scarce {
         there: 2 * cpu.there * memory.there,
         taken: cpu
@@ -139,7 +140,7 @@ fn scarce_volumes(cluster: &Cluster, candidates: &[Candidate<'_>]) -> Vec<Scarce
     sizes.into_iter().flat_map(of_class).collect()
 }
 
-/// How hard pods are to place: their claims, and their shares of what nodes have left.
+/// How hard pods are to place: their claims, and their shares of the free resources.
 pub(super) fn weights(trial: &Trial<'_>) -> Vec<f64> {
     let things = scarce_things(trial.cluster, trial.candidates);
     let weight = |index: usize| {

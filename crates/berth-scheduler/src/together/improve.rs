@@ -1,4 +1,4 @@
-//! A better assignment than one by one: nodes are emptied of pods that wait, and filled again in another order.
+//! Improves on placing one by one: nodes are emptied of waiting pods, and filled again in another order.
 
 use super::bound;
 use super::trial::{Placed, Trial, Value};
@@ -6,22 +6,22 @@ use crate::chance::Chance;
 use berth_core::nodes::NodeId;
 use rustc_hash::FxHashSet;
 
-/// Tries to improve an assignment, for one pod. The more pods wait, the less each may cost: a look at a thousand of them tries hardly more pods
-/// than it takes to place them.
+/// Number of tries to improve an assignment of one pod. The more pods wait, the fewer tries each gets: a look at a thousand of them tries
+/// hardly more pods than needed to place them.
 const TRIES_FOR_ONE: usize = 1_280_000;
 
-/// How many pods that are left out are tried again when nodes are filled.
+/// Maximum number of left-out pods tried again when nodes are filled.
 const MOST_LEFT_OUT: usize = 12;
 
-/// Of so many pods it is worked out where each of them could be; of more, only for those that are left out.
+/// Up to this many pods, the possible nodes of each are computed; beyond that, only for those that are left out.
 const FEW_PODS: usize = 200;
 
-/// How many pods may be tried to improve an assignment.
+/// Maximum number of pods tried to improve an assignment.
 pub(super) fn budget(pods: usize, tries_per_pod: usize) -> usize {
     tries_per_pod.saturating_mul(pods).min(TRIES_FOR_ONE / pods.max(1))
 }
 
-/// Finds nodes for pods that were placed one by one, so that more of them are placed. Says how many can be at most.
+/// Reassigns pods that were placed one by one, so that more of them are placed. Returns the upper bound.
 pub(super) fn improve(trial: &mut Trial<'_>, budget: usize, at_most: &mut usize) -> Vec<Option<NodeId>> {
     let start: Vec<Option<Placed>> = (0..trial.candidates.len()).map(|index| trial.lift(index)).collect();
     let all = start.len() <= FEW_PODS;
@@ -48,8 +48,7 @@ pub(super) fn improve(trial: &mut Trial<'_>, budget: usize, at_most: &mut usize)
     search.run(budget)
 }
 
-/// The order in which pods of one priority are placed again. Those that take much are hard to place later; those that take little leave room
-/// for more of them.
+/// The order in which pods of one priority are placed again. Large ones are hard to place later; small ones leave room for more of them.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     HeavyFirst { seed: Option<usize> },
@@ -59,11 +58,11 @@ enum Order {
 
 struct Search<'a, 'b> {
     trial: &'b mut Trial<'a>,
-    /// For each pod the nodes that would take it if no other pod of the look were placed, as far as that was worked out.
+    /// For each pod the nodes that would fit it without any other pod of the look, as far as computed.
     options: Vec<Vec<NodeId>>,
     /// How hard pods are to place.
     weights: Vec<f64>,
-    /// How many pods of the highest priority, of the two highest, and so on can be placed at most.
+    /// The maximum number of pods of the highest priority, of the two highest, and so on.
     bound: Vec<usize>,
     chance: Chance,
 }
@@ -107,7 +106,7 @@ impl Search<'_, '_> {
         nodes
     }
 
-    /// A pod that should have a place, or a better one, and the nodes to be emptied for it.
+    /// A pod that should get a place, or a better one, and the nodes to empty for it.
     fn choose(&mut self, current: &Value) -> Option<(usize, Vec<NodeId>)> {
         let pods = 0..self.options.len();
         let mut seeds: Vec<usize> = Vec::new();
@@ -125,7 +124,7 @@ impl Search<'_, '_> {
         let seed = self.chance.one_of(&seeds)?;
         let mut emptied: Vec<NodeId> = self.trial.node(seed).into_iter().collect();
         emptied.extend(self.chance.one_of(&self.options[seed]));
-        // Whoever has to leave needs somewhere to go.
+        // The displaced pods need somewhere to go.
         for _ in 0..self.chance.below(3) {
             let on_emptied: Vec<usize> = self.pods_on(&emptied);
             if let Some(other) = self.chance.one_of(&on_emptied) {
@@ -143,7 +142,7 @@ impl Search<'_, '_> {
         (0..self.options.len()).filter(is_there).collect()
     }
 
-    /// Empties nodes and places again those who were there, and some that were left out. Returns how it was before.
+    /// Empties nodes and places their pods again, and some that were left out. Returns the previous state.
     fn refill(&mut self, seed: usize, emptied: &[NodeId]) -> Vec<(usize, Option<Placed>)> {
         let mut left_out: Vec<usize> = (0..self.options.len())
             .filter(|index| self.trial.place(*index).is_none() && !self.options[*index].is_empty())
@@ -166,7 +165,7 @@ impl Search<'_, '_> {
         self.place_again(pods, order)
     }
 
-    /// Takes pods off their nodes and places them again. Returns how it was before.
+    /// Removes pods from their nodes and places them again. Returns the previous state.
     fn place_again(&mut self, mut pods: Vec<usize>, order: Order) -> Vec<(usize, Option<Placed>)> {
         let undo = pods.iter().map(|index| (*index, self.trial.lift(*index))).collect();
         self.sort(&mut pods, order);
@@ -178,7 +177,7 @@ impl Search<'_, '_> {
         undo
     }
 
-    /// Sorts pods by priority, and then in an order.
+    /// Sorts pods by priority, and then by an order.
     fn sort(&mut self, pods: &mut [usize], order: Order) {
         let mut key = |index: usize| {
             let weight = self.weights[index] * (0.8 + 0.4 * self.chance.share());
@@ -221,8 +220,8 @@ impl Search<'_, '_> {
         })
     }
 
-    /// Whether an assignment is gone on from: no fewer pods of any priority, and hardly more waste, so that the search comes
-    /// away from where it began.
+    /// Whether the search continues from an assignment: no fewer pods of any priority, and hardly more waste, so that it
+    /// leaves its starting point.
     fn is_acceptable(&self, value: &Value, current: &Value) -> bool {
         value >= current || value.by_level == current.by_level && value.waste <= current.waste / 50 * 51
     }

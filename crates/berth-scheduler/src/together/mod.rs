@@ -1,9 +1,9 @@
-//! The joint look: which of the pods that wait could be placed together, and where.
+//! The joint look: which of the waiting pods could be placed together, and where.
 //!
-//! Pods are decided one by one, each taking what is best for itself, so one can take the only place that is left for another. When
-//! several wait, they are tried in memory first. If all of them fit, nothing changes. If not, the look searches for an assignment that
-//! places more: highest priorities first, then with the least capacity of existing volumes beyond what claims ask for. Only the very filters of decisions say
-//! whether a pod fits: a pod is put on its node in the cluster, the next one is asked for its nodes, and at the end all is taken back.
+//! Pods are decided one by one, each taking its best place, so one can take the only place that is left for another. When several wait, they are
+//! first tried in memory. If all of them fit, nothing changes. If not, the look searches for an assignment that places more: highest priorities
+//! first, then with the least capacity of existing volumes beyond what claims request. Only the same filters as in decisions determine whether a pod
+//! fits: a pod is added to its node in the cluster, the next one is filtered, and at the end everything is reverted.
 //!
 //! ```text
 //!   one by one ──all fit──▶ nothing to plan
@@ -18,7 +18,7 @@
 //!                                                     (replay): better? a plan
 //! ```
 //!
-//! There is no clock here: a look may try so many pods, and then ends with the best it found.
+//! There is no clock here: a look may try a limited number of pods, and then returns the best result.
 
 mod bound;
 mod improve;
@@ -33,7 +33,7 @@ use crate::profile::Profile;
 use berth_core::nodes::NodeId;
 use trial::Trial;
 
-/// A pod that waits.
+/// A waiting pod.
 #[derive(Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) pod: &'a Pod,
@@ -51,7 +51,7 @@ impl Candidate<'_> {
     }
 }
 
-/// What a joint look found.
+/// The result of a joint look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// How many pods are placed one by one.
@@ -60,13 +60,13 @@ pub(crate) struct Found {
     pub(crate) placed: usize,
     /// No assignment places more.
     pub(crate) at_most: usize,
-    /// How many pods were tried.
+    /// Number of pods tried.
     pub(crate) tries: usize,
-    /// In the order in which they are to be decided: which pod, and its node. None if one by one is as good.
+    /// In the order of decisions: which pod, and its node. `None` if one by one is as good.
     pub(crate) plan: Option<Vec<(usize, Option<NodeId>)>>,
 }
 
-/// Looks at pods that wait, in the order of their turns. The cluster is afterwards as it was before.
+/// Considers waiting pods, in the order of their turns. The cluster is unchanged afterwards.
 pub(crate) fn look(
     cluster: &mut Cluster,
     scratch: &mut Scratch,

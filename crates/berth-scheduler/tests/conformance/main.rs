@@ -1,7 +1,7 @@
-//! Decisions recorded from kube-scheduler, replayed: who refuses which node with which words, and every score.
+//! Replays decisions recorded from kube-scheduler: the refusals of each node with their messages, and every score.
 //!
-//! The cases are in `conformance/cases`, one file for each kind, one JSON object a line. `BERTH_CONFORMANCE_CASES`
-//! names more files in the same form, separated by colons.
+//! The cases are in `conformance/cases`, one file per kind, one JSON object per line. `BERTH_CONFORMANCE_CASES` lists
+//! more files in the same format, separated by colons.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken case file fails the test")]
 
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use volumes::{Chosen, Storage};
 
-/// The kinds that are replayed.
+/// The replayed kinds.
 const KINDS: &[&str] = &[
     "general",
     "static",
@@ -76,7 +76,7 @@ fn check_file(file: &Path) {
     );
 }
 
-/// Decides a case; the differences to what was recorded.
+/// Decides a case; returns the differences from the recording.
 fn replay(case: &Value) -> Vec<String> {
     let mut cluster = Cluster::default();
     let mut pod = None;
@@ -129,7 +129,7 @@ fn profile(case: &Value) -> Profile {
     profile
 }
 
-/// What was recorded of one refusal, or what Berth says: the code and the reasons.
+/// One recorded refusal, or Berth's: the code and the reasons.
 type Verdict = (String, Vec<String>);
 
 fn recorded(refusals: &Value) -> BTreeMap<String, Verdict> {
@@ -211,14 +211,15 @@ impl Decided<'_> {
                 let chosen = self.chosen(node);
                 differences.extend(self.storage.faults(&node.name, &chosen));
                 let recorded = Chosen::recorded(&expect["volumes"][&node.name]);
-                // A volume whose labels name another zone could not be used there once it is bound: another one, or a new one, will do.
+                // A volume whose labels list another zone could not be used there once it is bound: another one, or a
+                // new one, is acceptable.
                 let elsewhere = self.storage.is_elsewhere(&node.name, &recorded);
                 if fits && !elsewhere && !self.as_good(&chosen, &recorded) {
                     differences.push(format!("{}: recorded {recorded:?}, found {chosen:?}", node.name));
                 }
             }
         }
-        // A node more or less changes what the others are compared with.
+        // An additional or missing node changes the basis of comparison for the others.
         if same_fitting {
             for node in self.examination.nodes.iter().filter(|node| node.fits) {
                 let recorded = Chosen::recorded(&expect["volumes"][&node.name]);
@@ -245,7 +246,8 @@ impl Decided<'_> {
         }
     }
 
-    /// Whether a choice is as good as the recorded one: it has the same volumes; or as many, with no more capacity; or more of them.
+    /// Whether a choice is as good as the recorded one: the same volumes; or as many, with no more capacity; or more of
+    /// them.
     fn as_good(&self, chosen: &Chosen, recorded: &Chosen) -> bool {
         let (count, recorded_count) = (chosen.bindings.len(), recorded.bindings.len());
         let claims = |chosen: &Chosen| chosen.bindings.len() + chosen.provisions.len();
@@ -254,8 +256,8 @@ impl Decided<'_> {
                 || count == recorded_count && self.storage.total(chosen) <= self.storage.total(recorded))
     }
 
-    /// Where Berth may decide otherwise: it assigns the claims of a pod together, existing volumes and new ones, and adds up what they
-    /// take of one pool.
+    /// Where Berth may decide differently: it assigns the claims of a pod together, existing volumes and new ones, and sums what they
+    /// take from one pool.
     fn excused(&self, recorded: &BTreeMap<String, Verdict>, node: &NodeExamination, expect: &Value) -> bool {
         const NO_VOLUMES: &str = "node(s) didn't find available persistent volumes to bind";
         const NO_STORAGE: &str = "node(s) did not have enough free storage";
@@ -264,7 +266,8 @@ impl Decided<'_> {
             refusal.is_some_and(|(_, reasons)| reasons.as_slice() == [reason])
         };
         let only_no_volumes = refused_only_for(NO_VOLUMES);
-        // The reference gives existing volumes away first; what is left may then be too large to be made. Another claim might have had them.
+        // The reference gives away existing volumes first; the remaining claims may then be too large to provision.
+        // Another claim might have used them.
         let only_no_storage = refused_only_for(NO_STORAGE) && {
             let chosen = self.chosen(node);
             !chosen.bindings.is_empty() && self.storage.has_room(&node.name, &chosen)
@@ -298,7 +301,7 @@ fn compare_refusals(
         .chain(found.keys().filter(|plugin| !recorded.contains_key(*plugin)))
     {
         let (recorded, found) = (recorded.get(plugin), found.get(plugin));
-        // The reference gives up on broken objects; any refusal will do there.
+        // The reference gives up on invalid objects; any refusal is acceptable there.
         let gave_up = recorded.is_some_and(|(code, _)| code == Code::Error.as_str()) && found.is_some();
         if recorded != found && !gave_up {
             differences.push(format!("{place}: {plugin}: recorded {recorded:?}, found {found:?}"));
@@ -318,7 +321,7 @@ fn compare_scores(node: &NodeExamination, better_volumes: bool, expect: &Value, 
         .collect();
     let (mut total, mut found_total) = (expect["total"][&node.name].as_i64(), node.total);
     if better_volumes {
-        // What a better choice of volumes does to their score is not compared; all else is.
+        // The effect of a better choice of volumes on their score is not compared; everything else is.
         total = total.map(|total| total - recorded.remove("VolumeBinding").unwrap_or(0));
         found_total = found_total.map(|total| total - found.remove("VolumeBinding").unwrap_or(0));
     }

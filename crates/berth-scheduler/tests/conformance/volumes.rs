@@ -27,7 +27,7 @@ impl Chosen {
     }
 }
 
-/// The objects of a case that choices are judged by.
+/// The objects of a case against which choices are checked.
 pub(crate) struct Storage {
     volumes: BTreeMap<String, PersistentVolume>,
     claims: BTreeMap<String, PersistentVolumeClaim>,
@@ -62,7 +62,7 @@ impl Storage {
         storage
     }
 
-    /// What the chosen volumes hold in total.
+    /// The total capacity of the chosen volumes.
     pub(crate) fn total(&self, chosen: &Chosen) -> i64 {
         let capacity = |name: &String| self.volumes.get(name).map_or(0, capacity_of);
         chosen.bindings.values().map(capacity).sum()
@@ -111,7 +111,7 @@ impl Storage {
             && self.reaches(node, volume)
     }
 
-    /// Whether every volume that would be made fits into capacity that is published for its class and for the node.
+    /// Whether every volume to provision fits into the capacity published for its class and node.
     pub(crate) fn has_room(&self, node: &str, chosen: &Chosen) -> bool {
         let Some(labels) = self.nodes.get(node) else {
             return false;
@@ -131,7 +131,7 @@ impl Storage {
         })
     }
 
-    /// Whether labels of a chosen volume say that it is not where the node is.
+    /// Whether labels of a chosen volume locate it away from the node.
     pub(crate) fn is_elsewhere(&self, node: &str, chosen: &Chosen) -> bool {
         let mut volumes = chosen.bindings.values().filter_map(|name| self.volumes.get(name));
         volumes.any(|volume| {

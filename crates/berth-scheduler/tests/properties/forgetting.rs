@@ -1,4 +1,4 @@
-//! What users name is forgotten when nothing uses it, and nobody can tell but by the memory.
+//! User-defined names are freed when nothing uses them, with no effect other than on memory.
 
 use super::{as_pod, profile};
 use crate::objects::objects;
@@ -18,7 +18,7 @@ fn scheduler() -> Scheduler {
     scheduler
 }
 
-/// A service that nobody has to do with. Its texts get the numbers that were freed last: whoever still uses one of those reads it.
+/// An unrelated service. Its strings get the numbers that were freed last: a stale user of one of those would read it.
 fn chaff(number: usize) -> Object {
     let labels = (0..40).map(|label| (format!("chaff-{number}-{label}"), json!(format!("{number}.{label}"))));
     let selector: serde_json::Map<String, Value> = labels.collect();
@@ -28,7 +28,7 @@ fn chaff(number: usize) -> Object {
     )
 }
 
-/// A scheduler, and the pods that it was given.
+/// A scheduler, and its pods.
 struct Twin {
     scheduler: Scheduler,
     forgets: bool,
@@ -55,7 +55,7 @@ impl Twin {
         }
     }
 
-    /// Carries out what the scheduler says, and has the watch show bound pods.
+    /// Carries out the scheduler's effects, and lets the watch show bound pods.
     fn carry_out(&mut self) {
         for effect in self.scheduler.take_effects() {
             self.said.push(format!("{effect:?}"));
@@ -139,7 +139,7 @@ proptest! {
     }
 }
 
-/// Everything that a user can name in one namespace, in names that occur nowhere else.
+/// Everything that a user can name in one namespace, with unique names.
 fn objects_of(user: usize) -> Vec<Object> {
     let name = |what: &str| format!("{what}-{user}");
     let names = |what: &str| -> Vec<String> { (0..20).map(|number| format!("{what}-{user}-{number}")).collect() };
@@ -171,7 +171,8 @@ fn objects_of(user: usize) -> Vec<Object> {
                         {"name": "i", "csi": {"driver": name("driver"), "volumeAttributes": {"size": "1Gi"}}}],
         },
     });
-    // Each of the four can be placed no further than the last: whatever is kept on the way is kept of some of them.
+    // Each of the four gets one step further than the previous one: whatever is cached on the way is cached for some of
+    // them.
     match user % 4 {
         0 => {}
         1 => drop(pod["spec"]["containers"][0]["resources"].take()),
@@ -224,13 +225,14 @@ fn cluster() -> Vec<Object> {
     objects.map(|object| decoded(&object)).collect()
 }
 
-/// How much a scheduler holds: the length of its state in words. Counters only grow, and the journal of nodes has a length of its own.
+/// How much a scheduler holds: the length of its state as text. Counters only grow, and the journal of nodes has its
+/// own length.
 fn held(scheduler: &Scheduler) -> usize {
     let state = format!("{scheduler:?}").replace("NodeId", "");
     state.bytes().filter(u8::is_ascii_alphabetic).count()
 }
 
-/// Users come with their objects and go, many at a time, and the scheduler ends as it was.
+/// Many users come with their objects and go, and the scheduler ends in its initial state.
 #[test]
 fn what_users_named_is_gone_when_they_are() {
     let mut scheduler = scheduler();
@@ -266,7 +268,7 @@ fn what_users_named_is_gone_when_they_are() {
         now += Duration::from_secs(3600);
         scheduler.tick(now);
         scheduler.take_effects();
-        // What was asked for since the last sweep is kept until the next.
+        // What was used since the last sweep is kept until the next one.
         scheduler.sweep();
         scheduler.sweep();
         assert_eq!(scheduler.cluster().symbols().len(), texts, "round {round}");
@@ -276,7 +278,7 @@ fn what_users_named_is_gone_when_they_are() {
     assert!(tried >= 6 * 30, "{tried} pods were tried");
 }
 
-/// Nobody has to ask for it: a step forgets when enough has come.
+/// It happens automatically: a step sweeps when enough has accumulated.
 #[test]
 fn names_of_pods_that_come_and_go_do_not_pile_up() {
     let mut scheduler = scheduler();

@@ -1,4 +1,4 @@
-//! What must hold on any cluster: both forms of a verdict agree, the order of input is irrelevant, and what is undone
+//! Invariants on any cluster: both forms of a verdict agree, the order of input is irrelevant, and what is reverted
 //! leaves no trace.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken generator fails the test")]
@@ -42,7 +42,7 @@ fn profile() -> Profile {
     profile
 }
 
-/// What an examination says, without the ids that depend on the order of input.
+/// The result of an examination, without the IDs that depend on the order of input.
 type Verdicts = (
     Vec<Refusal>,
     Vec<(String, bool, Vec<Refusal>, Vec<(String, i64)>, Option<i64>)>,
@@ -62,7 +62,7 @@ fn verdicts(cluster: &mut Cluster, target: &Object) -> Verdicts {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// A plugin's quick verdict on all nodes is its verdict in words on each.
+    /// A plugin's fast verdict on all nodes equals its detailed verdict on each.
     #[test]
     fn narrowing_is_filtering(objects in objects(), target in target()) {
         let mut cluster = cluster_of(&objects);
@@ -80,7 +80,7 @@ proptest! {
         }
     }
 
-    /// Deciding finds a node with the highest total that examining finds, or the same refusals.
+    /// Deciding finds a node with the highest total of an examination, or the same refusals.
     #[test]
     fn deciding_is_examining(objects in objects(), target in target(), seed: u64) {
         let mut cluster = cluster_of(&objects);
@@ -116,7 +116,7 @@ proptest! {
         prop_assert_eq!(verdicts(&mut first, &target), verdicts(&mut second, &target));
     }
 
-    /// What came, changed and went while questions were asked leaves the same verdicts as the last state alone.
+    /// Additions, changes and deletions between queries leave the same verdicts as the final state alone.
     #[test]
     fn history_leaves_no_trace(before in objects(), after in objects(), target in target(), removed_first: bool) {
         let mut cluster = cluster_of(&before);
@@ -142,7 +142,8 @@ proptest! {
         prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(&after), &target));
     }
 
-    /// A single object that came, changed or went leaves no trace either: nothing else is touched that could hide what was missed.
+    /// A single object that was added, changed or deleted leaves no trace either: nothing else is touched that could
+    /// hide a missed update.
     #[test]
     fn one_change_leaves_no_trace(before in objects(), other in objects(), target in target(), pick: prop::sample::Index) {
         let mut cluster = cluster_of(&before);
@@ -157,8 +158,8 @@ proptest! {
         prop_assert_eq!(verdicts(&mut cluster, &target), verdicts(&mut cluster_of(rest()), &target));
     }
 
-    /// Preemption evicts only lesser pods, as few as it can, and the pod fits where they are gone. A dry run leaves no
-    /// trace, also beside a pod that was promised room.
+    /// Preemption evicts only less important pods, as few as possible, and the pod fits without them. A dry run leaves
+    /// no trace, even with a nominated pod.
     #[test]
     fn preemption_makes_room(
         objects in objects(),
@@ -204,7 +205,8 @@ proptest! {
         prop_assert!(fits(&mut cluster));
     }
 
-    /// A pod that is assumed and forgotten leaves the cluster as it was, columns, postings and kept answers included.
+    /// A pod that is assumed and forgotten leaves the cluster unchanged, including columns, postings and cached
+    /// answers.
     #[test]
     fn assume_then_forget_restores_the_cluster(
         objects in objects(),

@@ -1,4 +1,4 @@
-//! Small random clusters in which everything is scarce, so that every plugin has something to refuse.
+//! Small random clusters in which everything is scarce, so that every plugin refuses something.
 
 use berth_core::api::Object;
 use proptest::prelude::*;
@@ -180,7 +180,7 @@ fn container() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A pod; on a node if `running`, which may be one that does not exist.
+/// A pod; on a node if `running`, which may not exist.
 pub(crate) fn pod(name: String, running: bool) -> impl Strategy<Value = Object> {
     let identity = (
         select(&["default", "default", "other"][..]),
@@ -236,7 +236,7 @@ pub(crate) fn pod(name: String, running: bool) -> impl Strategy<Value = Object> 
     )
 }
 
-/// A claim, most of the time with its volume.
+/// A claim, usually with its volume.
 fn claim(index: usize) -> impl Strategy<Value = Vec<Object>> {
     let mode = select(&["ReadWriteOnce", "ReadWriteOncePod"][..]);
     (

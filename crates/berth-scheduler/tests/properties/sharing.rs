@@ -1,5 +1,5 @@
-//! Alike pods share their verdicts, and nobody can tell: whatever comes, changes, goes or is placed in between, a
-//! decision is the one that is made without any verdict kept.
+//! Equivalent pods share their verdicts without any visible effect: whatever is added, changed, deleted or placed in
+//! between, a decision is the same as without cached verdicts.
 
 use super::{as_pod, cluster_of, profile};
 use crate::objects::{objects, pod};
@@ -17,7 +17,7 @@ pub(crate) fn decoded(value: &Value) -> Object {
     object.expect("the kind is known")
 }
 
-/// A volume that claims may take: on a node, in a zone, or anywhere.
+/// A volume that claims may use: on a node, in a zone, or anywhere.
 fn free_volume() -> impl Strategy<Value = Object> {
     let place = prop_oneof![
         4 => (0..6_usize).prop_map(|node| Some(("kubernetes.io/hostname", format!("n{node}")))),
@@ -71,7 +71,7 @@ fn class() -> impl Strategy<Value = Object> {
     .prop_map(|class| decoded(&class))
 }
 
-/// What a driver says about the room that it has.
+/// The capacity that a driver reports.
 fn capacity() -> impl Strategy<Value = Object> {
     let driver = any::<bool>().prop_map(|publishes| {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "disk.example.com"},
@@ -85,7 +85,7 @@ fn capacity() -> impl Strategy<Value = Object> {
     prop_oneof![1 => driver, 2 => published].prop_map(|object| decoded(&object))
 }
 
-/// One of a few pods that are much alike, with claims of its own or of all.
+/// One of a few similar pods, with its own or shared claims.
 fn replica() -> impl Strategy<Value = Object> {
     let alike = (select(&["500m", "1"][..]), proptest::collection::vec(6..10_usize, 0..3)).prop_map(|(cpu, claims)| {
         let volumes: Vec<_> = claims
@@ -123,7 +123,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Places a pod as a scheduler does.
+/// Places a pod like a scheduler.
 fn assume(cluster: &mut Cluster, pod: &berth_scheduler::pod::Pod, decision: &Decision) {
     let Decision::Place(placement) = decision else {
         return;
@@ -177,7 +177,7 @@ fn check(before: &[Object], other: &[Object], steps: &[Step], profile: &Profile)
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
-    /// With and without kept verdicts: the same node, the same total, the same reasons.
+    /// With and without cached verdicts: the same node, the same total, the same reasons.
     #[test]
     fn sharing_changes_no_decision(
         before in objects(),

@@ -1,4 +1,4 @@
-//! Each event that can help wakes the pod that it helps, and lets one sleep that it cannot help.
+//! Each helpful event wakes the pod that it helps, and does not wake one that it cannot help.
 
 use crate::api::Api;
 use crate::world::World;
@@ -8,7 +8,7 @@ use berth_scheduler::queue::Place;
 use berth_testing::{Manifest, capacity, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
-/// Both `helped` and `other` wait; the event happens; only `helped` is woken, and it is placed.
+/// Both `helped` and `other` wait; the event happens; only `helped` is woken, and it is scheduled.
 #[track_caller]
 fn check(objects: impl IntoIterator<Item = Value>, event: impl FnOnce(&mut Api)) {
     let mut world = World::of(objects);
@@ -35,7 +35,7 @@ fn check(objects: impl IntoIterator<Item = Value>, event: impl FnOnce(&mut Api))
     world.check();
 }
 
-/// Nobody is woken.
+/// No pod is woken.
 #[track_caller]
 fn check_nothing(objects: impl IntoIterator<Item = Value>, event: impl FnOnce(&mut Api)) {
     let mut world = World::of(objects);
@@ -246,7 +246,7 @@ fn node_heartbeat_wakes_nobody() {
     });
 }
 
-/// A node on which a driver's volumes are limited to what runs there.
+/// A node on which a driver's attach limit is what runs there.
 pub(crate) fn limited(name: &str) -> Vec<Value> {
     let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
         "spec": {"drivers": [{"name": "disk.example.com", "nodeID": "x", "allocatable": {"count": 1}}]}});

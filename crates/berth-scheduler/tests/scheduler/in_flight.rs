@@ -1,4 +1,4 @@
-//! Capacity in flight: drivers that report now and then, and more claims at once than they have room for.
+//! Capacity in flight: drivers that report periodically, and more claims at once than they have room for.
 
 use crate::api::{Api, decoded};
 use berth_core::api::Kind;
@@ -15,30 +15,30 @@ const START: i64 = 1_767_225_600;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const GI_EACH: i64 = 10;
 
-/// What a driver tells of its room.
+/// How a driver reports its capacity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reporting {
-    /// What is left, written at once.
+    /// The free space, written at once.
     Prompt,
-    /// What is left, written after further volumes were made.
+    /// The free space, written after further volumes were created.
     Left,
-    /// What was left so many seconds ago.
+    /// The free space this many seconds ago.
     Late(usize),
-    /// What is left, written once more a second later.
+    /// The free space, written again a second later.
     Twice,
-    /// What there is in all.
+    /// The total.
     Total,
 }
 
-/// A driver with its provisioner, schedulers, and the API that they meet on.
+/// A driver with its provisioner, schedulers, and their shared API.
 struct Cluster {
     api: Api,
     schedulers: Vec<Scheduler>,
     seconds: u64,
     reporting: Reporting,
-    /// What is left on each node, for each second so far.
+    /// The free space on each node, for each second so far.
     left: Vec<BTreeMap<&'static str, i64>>,
-    /// Calls that the driver can answer in a second on each node.
+    /// Calls that the driver can handle per second on each node.
     calls_per_second: usize,
     failed_calls: usize,
 }
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// Makes volumes for claims that have a node, as many as the driver can, and says no where it has no room.
+    /// Creates volumes for claims with a node, as many as the driver can, and fails where it has no space.
     fn provision(&mut self) {
         let mut left = self.left.last().expect("the first second").clone();
         let mut calls: BTreeMap<&str, usize> = BTreeMap::new();
@@ -170,7 +170,7 @@ impl Cluster {
         self.left.push(left);
     }
 
-    /// Writes what there is to report, if it is another value than before.
+    /// Writes the report, if the value has changed.
     fn report(&mut self) {
         let lag = match self.reporting {
             Reporting::Late(seconds) => seconds,
@@ -198,7 +198,7 @@ impl Cluster {
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.seconds += 1;
-            // A report that was asked for before volumes are made may be written after them.
+            // A report that was requested before volumes are created may be written after them.
             let before = self.left.len();
             self.schedule();
             self.provision();
@@ -214,12 +214,12 @@ impl Cluster {
         }
     }
 
-    /// Another scheduler takes the place of the first, and knows what the API says.
+    /// Another scheduler replaces the first, and knows only the API.
     fn restart(&mut self, name: &str) {
         self.deliver();
         let mut new = scheduler(name);
         new.set_now(START + i64::try_from(self.seconds).expect("a short story"));
-        // Its life begins now; the times of its own clock are as late as those of the story.
+        // It starts now; its own clock is at the current time of the story.
         for value in self.api.everything() {
             new.upsert(&decoded(value), Duration::from_secs(self.seconds));
         }
@@ -289,8 +289,8 @@ fn reports_that_come_late_or_twice_are_taken_for_what_they_are() {
     }
 }
 
-/// Such a driver cannot be told from one that makes more than it has. For as long as a report may be due nothing fails; then pods
-/// are tried, since they might run.
+/// Such a driver cannot be distinguished from one that overcommits. While a report may be due nothing fails; then pods are tried,
+/// because they might run.
 #[test]
 fn a_driver_that_reports_the_total_is_not_asked_for_more_while_a_report_is_due() {
     let mut cluster = Cluster::new(&ONE, Reporting::Total);
@@ -311,7 +311,7 @@ fn room_that_was_given_back_is_used_after_the_next_report() {
     cluster.ask_for(40, &ONE);
     cluster.run(20);
     cluster.assert_all_room_is_used();
-    // Somebody deletes three volumes with their claims and pods.
+    // A user deletes three volumes with their claims and pods.
     let placed = cluster.api.all(Kind::Pod);
     let placed = placed.filter(|(_, pod)| pod["spec"]["nodeName"].is_string());
     let gone: Vec<(String, String)> = placed

@@ -1,9 +1,9 @@
-//! Random interleavings: watches of different kinds that are out of step, doubled or merged, writes that are late, refused or
-//! lost, and users who act meanwhile.
+//! Random interleavings: unsynchronized, duplicated or merged watches, writes that are late, refused or lost, and users who
+//! act meanwhile.
 //!
-//! Each kind's watch keeps the order of its events, as in Kubernetes; nothing is said about the order between kinds, nor between
-//! a watch and the answers to writes. Whatever happens, nobody is bound twice, nothing of others is overwritten, and in the end
-//! everybody who fits is placed.
+//! Each kind's watch keeps the order of its events, as in Kubernetes; there is no order between kinds, nor between a watch and
+//! the responses to writes. Whatever happens, no pod is bound twice, no other writer's data is overwritten, and in the end every
+//! pod that fits is scheduled.
 
 use crate::api::decoded;
 use crate::world::World;
@@ -16,33 +16,33 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// A watch brings its next events.
+    /// A watch delivers its next events.
     Watch {
         kind: usize,
         events: usize,
         twice: bool,
     },
-    /// A watch lists again: of each object it brings the newest state alone, and says nothing of objects made anew.
+    /// A watch lists again: it delivers only the newest state of each object, and does not reveal recreated objects.
     List {
         kind: usize,
     },
     /// The scheduler decides.
     Decide,
-    /// The write that waits for the longest time is carried out, or not.
+    /// The oldest waiting write is carried out, or not.
     Send(Fault),
     /// A write is answered.
     Answer(usize),
     /// Controller, provisioner and kubelet act.
     Others,
-    /// Somebody creates an object, or makes it again under its name.
+    /// A user creates an object, or recreates it under its name.
     Create(usize),
     Delete(usize),
-    /// Somebody puts a label on a pod.
+    /// A user labels a pod.
     Label(usize),
-    /// Somebody selects a node for a claim, or takes the selection back.
+    /// A node is selected for a claim, or the selection is cleared.
     Select(usize, Option<usize>),
     Later(u64),
 }
@@ -107,15 +107,15 @@ fn objects() -> [Value; OBJECTS] {
     ]
 }
 
-/// The scheduler on its API, with what is on its way between them.
+/// The scheduler on its API, with the messages in flight between them.
 struct Interleaved {
     world: World,
     objects: [Value; OBJECTS],
     outbox: VecDeque<Effect>,
     answers: Vec<(WriteId, Option<PodRef>, WriteOutcome)>,
-    /// Pods, by uid, that the scheduler knows to be bound: by an answer, or by its watch.
+    /// Pods, by UID, that the scheduler knows to be bound: from a response, or from its watch.
     known_bound: BTreeSet<String>,
-    /// Bindings that were carried out, by uid.
+    /// Bindings that were carried out, by UID.
     bound: BTreeMap<String, usize>,
 }
 
@@ -169,7 +169,7 @@ impl Interleaved {
         self.collect()
     }
 
-    /// The next event of a kind is seen, perhaps twice.
+    /// The next event of a kind is delivered, perhaps twice.
     fn watch(&mut self, kind: Kind, twice: bool) {
         let changes = &mut self.world.api.changes;
         let Some(at) = changes.iter().position(|(found, ..)| *found == kind) else {
@@ -210,7 +210,7 @@ impl Interleaved {
         }
     }
 
-    /// Takes over what the scheduler wants, and checks that it wants nothing for pods that it knows to be bound.
+    /// Collects the scheduler's effects, and checks that none is for a pod that it knows to be bound.
     fn collect(&mut self) -> Result<(), TestCaseError> {
         for effect in self.world.scheduler.take_effects() {
             let decided_for = match &effect {
@@ -248,7 +248,7 @@ impl Interleaved {
         Ok(())
     }
 
-    /// A write that the API would take must not destroy what others wrote.
+    /// A write that the API would accept must not destroy what others wrote.
     fn check_write(&mut self, effect: &Effect, fault: Fault) -> Result<(), TestCaseError> {
         let Effect::Write { write, .. } = effect else {
             return Ok(());
@@ -299,7 +299,7 @@ impl Interleaved {
         }
     }
 
-    /// Faults end, everything is seen, and everybody goes on for as long as there is something to do.
+    /// Faults end, everything is delivered, and all components continue as long as there is something to do.
     fn end(mut self) -> Result<(), TestCaseError> {
         while !(self.outbox.is_empty() && self.answers.is_empty()) {
             self.happen(Happening::Send(Fault::None))?;

@@ -1,4 +1,4 @@
-//! Stories of a scheduler on an API of the tests' own: initial objects, what happens, expected objects.
+//! Stories of a scheduler on a test API: initial objects, what happens, expected objects.
 
 #![allow(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! What keeps a pod waiting in stages: obstacles that go one after the other, promises that are not kept, objects that are broken
-//! and pods that others have to place.
+//! Pods that wait for several reasons: obstacles that are removed one after the other, nominations that fail, invalid objects,
+//! and pods for other schedulers.
 
 use crate::events::{bound, limited, selecting};
 use crate::world::World;
@@ -9,7 +9,7 @@ use berth_scheduler::queue::Place;
 use berth_testing::{Fault, Manifest, claim, class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
-/// A node that joins as those of an autoscaler do: with a taint first, and without it some seconds later.
+/// A node that joins as those of an autoscaler do: first with a taint, and without it some seconds later.
 #[test]
 fn a_node_that_joins_with_a_taint() {
     let mut world = World::of([node("n1"), sized("large", 6)]);
@@ -73,7 +73,7 @@ fn the_first_node() {
     world.assert_on("default/early", "n1");
 }
 
-/// A pod with the promise of room on `n1` that has no use for it, and one that waits for that room.
+/// A pod that is nominated to `n1` and cannot use it, and one that waits for that room.
 fn promised() -> World {
     let mut urgent = sized("urgent", 4).priority(10);
     urgent["spec"]["schedulingGates"] = json!([{"name": "wait"}]);
@@ -129,11 +129,11 @@ fn a_node_is_not_selected_for_a_claim_after_all() {
     assert!(world.scheduler.step(world.now) && world.scheduler.step(world.now));
     assert_eq!(world.place("default/second"), Some(Place::Unschedulable));
     world.settle();
-    // The claim may go to its node now, and nobody else is to be tried.
+    // The claim may now go to its node, and no other pod is to be tried.
     world.assert_on("default/second", "n2");
 }
 
-/// Whoever has so many claims must not keep everybody else waiting: each claim that is bound costs a look at that claim alone.
+/// A pod with that many claims must not delay all others: each bound claim requires checking only that claim.
 #[test]
 fn work_for_a_pod_with_thousands_of_claims_grows_with_their_number_alone() {
     let work = |count: usize| {
@@ -148,7 +148,7 @@ fn work_for_a_pod_with_thousands_of_claims_grows_with_their_number_alone() {
         world.scheduler.counts().claims_checked
     };
     let (some, many) = (work(500), work(4000));
-    // A pod costs a few looks more or less, however many claims it has; a hundredth is more than that.
+    // A pod takes a few checks more or less, however many claims it has; a hundredth is more than that.
     assert!(
         many <= 8 * (some + some / 100),
         "{some} looks at 500 claims, {many} at 4000"
@@ -158,7 +158,7 @@ fn work_for_a_pod_with_thousands_of_claims_grows_with_their_number_alone() {
 
 #[test]
 fn a_broken_object_is_an_error_and_is_tried_again() {
-    // Its driver would not know the disk by this id.
+    // Its driver does not recognize this disk ID.
     let mut broken = volume("disk", "fast", 10).on("n1");
     broken["spec"]["local"] = Value::Null;
     broken["spec"]["awsElasticBlockStore"] = json!({"volumeID": "aws://zone/disk"});

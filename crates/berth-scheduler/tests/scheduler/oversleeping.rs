@@ -1,8 +1,8 @@
-//! Whatever happens in whatever order: nobody sleeps who would fit.
+//! Whatever happens in whatever order: no pod sleeps that would fit.
 //!
-//! A pod in the unschedulable place waits for an event that could help it. If one was missed, it sleeps on until it is
-//! tried for no reason after minutes. So after every happening, when the scheduler has nothing left to do, every
-//! sleeping pod is examined: none may fit.
+//! A pod in the unschedulable state waits for an event that could help it. If one was missed, it sleeps until it is
+//! retried after minutes. After every event, when the scheduler is idle, every sleeping pod is therefore examined: none
+//! may fit.
 
 use crate::world::{World, named};
 use berth_core::api::Kind;
@@ -11,7 +11,7 @@ use berth_testing::{Fault, Manifest, capacity, claim, class, local_class, node, 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug)]
 enum Happening {
     Create(usize),
@@ -22,7 +22,7 @@ enum Happening {
     Disk(usize, bool),
     Cpu(usize, u32),
     Finish(usize),
-    /// A pod is being deleted and takes its time.
+    /// A pod is being deleted with a grace period.
     Terminate(usize),
     Relabel(usize, &'static str),
     Team(bool),
@@ -89,7 +89,7 @@ fn with_port(mut pod: Value) -> Value {
     pod
 }
 
-/// A CSI volume that is bound already, its claim, and a pod that uses it.
+/// A bound CSI volume, its claim, and a pod that uses it.
 fn attached(name: &str, node: &str) -> [Value; 3] {
     let data = format!("data-{name}");
     let mut disk = volume(&format!("disk-{name}"), "fast", 10).on(node);
@@ -133,7 +133,7 @@ fn volumes() -> Vec<Value> {
     objects
 }
 
-/// The objects that come and go: first the nodes, then what pods use, then pods.
+/// The objects that are created and deleted: first the nodes, then what pods use, then pods.
 fn objects() -> Vec<Value> {
     let zoned = |name: &str, zone: &str| {
         let mut node = node(name);
@@ -276,7 +276,7 @@ proptest! {
             happen(&mut world, &objects, happening);
             world.settle();
             prop_assert_eq!(world.oversleeper(), None, "after {}", &told);
-            // Long enough for every backoff to pass, so that whoever does not fit sleeps.
+            // Long enough for every backoff to pass, so that every pod that does not fit sleeps.
             world.advance(11);
             prop_assert_eq!(world.oversleeper(), None, "some time after {}", &told);
         }

@@ -1,4 +1,4 @@
-//! Room is made for important pods, and kept for them.
+//! Preemption makes room for important pods, and keeps it for them.
 
 use crate::world::World;
 use berth_core::api::Kind;
@@ -196,7 +196,7 @@ fn room_that_somebody_else_took_meanwhile_is_made_again() {
     world.create([sized("urgent", 4).priority(10)]);
     world.settle();
     assert_eq!(victims(&world), ["default/victim"]);
-    // Somebody places a pod there, past all schedulers.
+    // A pod is placed there, bypassing all schedulers.
     world.create([sized("intruder", 1).on("n1")]);
     world.kubelet = true;
     world.settle();
@@ -221,7 +221,7 @@ fn room_that_its_pod_cannot_use_any_more_is_given_up_when_it_is_made() {
     world.settle();
     assert_eq!(victims(&world), ["default/victim"]);
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
-    // While its victim leaves, it loses the claim without which it cannot run.
+    // While its victim terminates, it loses a claim that it needs.
     world.api.delete(Kind::PersistentVolumeClaim, "default/data");
     world.settle();
     world.advance(11);
@@ -338,10 +338,10 @@ fn a_more_important_pod_takes_over_the_promise() {
 /// A pod on a node: its priority, its size, and the day in January on which it started.
 type Running = (i32, u32, u32);
 
-/// The node whose pods go for a pod that asks for `cpu`.
+/// The node whose pods are evicted for a pod that requests `cpu`.
 #[track_caller]
 fn check_choice(why: &str, cpu: u32, nodes: [&[Running]; 2], expected: &str) {
-    // The order in which nodes are known must not decide.
+    // The order of nodes must not matter.
     for names in [["n1", "n2"], ["n2", "n1"]] {
         let mut world = World::of(names.map(node));
         world.kubelet = false;
@@ -496,7 +496,7 @@ fn room_that_somebody_else_promised_is_kept_and_given_up() {
     world.assert_on("default/lesser", "n1");
 }
 
-/// Somebody names a node for a pod that cannot run there, and names it again after it was taken back.
+/// Another component nominates a node that does not fit the pod, and does so again after it was cleared.
 #[test]
 fn a_pod_for_which_somebody_names_a_node_is_tried_and_holds_no_room_that_it_cannot_use() {
     let mut picky = sized("picky", 4).priority(10);

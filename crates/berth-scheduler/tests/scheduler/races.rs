@@ -1,5 +1,5 @@
-//! Watches of different kinds are never in step, and others write too: what was seen too late, twice or not at all must
-//! cost nobody a node, a volume or a reservation.
+//! Watches of different kinds are not synchronized, and others write too: what is observed late, twice or not at all
+//! must not cost any pod a node, a volume or a reservation.
 
 use crate::api::Api;
 use crate::world::World;
@@ -23,7 +23,8 @@ fn bindings(world: &World, pod: &str) -> usize {
     world.writes.iter().filter(of_pod).count()
 }
 
-/// The volume that was made for a claim is seen after the claim that is bound to it: the pod keeps its node meanwhile.
+/// The volume provisioned for a claim is observed after the claim that is bound to it: the pod keeps its node
+/// meanwhile.
 #[test]
 fn the_volume_watch_is_behind_the_claim_watch() {
     let mut world = World::of([
@@ -42,7 +43,7 @@ fn the_volume_watch_is_behind_the_claim_watch() {
         "made-for-data",
         "the claim is bound"
     );
-    // Somebody else would take the node at once.
+    // Another pod would take the node at once.
     world.create([sized("other", 4)]);
     world.settle();
     world.advance(30);
@@ -59,7 +60,7 @@ fn the_volume_watch_is_behind_the_claim_watch() {
     world.check();
 }
 
-/// A volume that never comes is waited for until the deadline, not for ever.
+/// A volume that never appears is awaited until the deadline, not forever.
 #[test]
 fn a_volume_that_never_comes_ends_the_wait_by_the_deadline() {
     let mut world = World::of([
@@ -79,13 +80,13 @@ fn a_volume_that_never_comes_ends_the_wait_by_the_deadline() {
     );
 }
 
-/// A label that was put on a pod before it was bound arrives after the binding was answered.
+/// A label that was set on a pod before it was bound arrives after the response to the binding.
 #[test]
 fn a_late_label_does_not_have_a_bound_pod_decided_again() {
     let mut world = World::of([node("n1"), sized("innocent", 2).on("n1"), sized("db", 2).priority(10)]);
     world.settle_but_for_watches();
     assert_eq!(bindings(&world, "default/db"), 1, "it was bound");
-    // What the watch brings now is older than the binding.
+    // What the watch delivers now is older than the binding.
     let mut late = sized("db", 2).priority(10);
     late["metadata"]["uid"] = json!(world.api.text(Kind::Pod, "default/db", "/metadata/uid"));
     late["metadata"]["labels"] = json!({"late": "yes"});
@@ -96,14 +97,14 @@ fn a_late_label_does_not_have_a_bound_pod_decided_again() {
     assert!(evictions(&world).is_empty(), "{:?}", world.writes);
     assert!(world.conditions.is_empty(), "{:?}", world.conditions);
     world.assert_on("default/db", "n1");
-    // The same news once more, after the watch has shown the pod on its node.
+    // The same event again, after the watch has shown the pod on its node.
     world.scheduler.upsert(&crate::api::decoded(&late), world.now);
     world.settle();
     assert_eq!(bindings(&world, "default/db"), 1);
     world.check();
 }
 
-/// A victim was on its way to a node when it was told to go, and the pod that made room by it lost its claim meanwhile.
+/// A victim was being bound to a node when it was evicted, and the preempting pod lost its claim meanwhile.
 #[test]
 fn a_victim_without_a_node_leaves_its_room_to_whoever_can_use_it() {
     let with_claim = |mut pod: Value, claim: &str| {
@@ -119,7 +120,7 @@ fn a_victim_without_a_node_leaves_its_room_to_whoever_can_use_it() {
         claim("own", "local", 5),
         with_claim(sized("victim", 4), "data"),
     ]);
-    // Nobody makes the victim's volume.
+    // The victim's volume is not provisioned.
     world.controller = false;
     world.settle();
     world.create([with_claim(sized("urgent", 4).priority(10), "own"), sized("lesser", 4)]);
@@ -142,7 +143,7 @@ fn alone(mut claim: Value) -> Value {
     claim
 }
 
-/// A StatefulSet's pod was deleted and made again under its name, and only the new one was seen.
+/// A StatefulSet's pod was deleted and recreated under its name, and only the new one was observed.
 #[test]
 fn a_pod_made_again_under_its_name_is_not_refused_because_of_itself() {
     let mut disk = volume("pv1", "local", 10).on("n1");
@@ -164,14 +165,15 @@ fn a_pod_made_again_under_its_name_is_not_refused_because_of_itself() {
     world.check();
 }
 
-/// A pod that was bound is gone, and its namesake waits: nothing of the old binding may be taken for the new one's.
+/// A bound pod is gone, and another one with its name waits: nothing of the old binding may be attributed to the new
+/// one.
 #[test]
 fn a_namesake_of_a_bound_pod_is_decided_on() {
     let mut world = World::of([node("n1"), sized("web-0", 3)]);
     world.settle_but_for_watches();
     world.api.delete(Kind::Pod, "default/web-0");
     world.create([sized("web-0", 4)]);
-    // A list shows the newest state alone.
+    // A list shows only the newest state.
     let newest = world.api.changes.pop().expect("it was created");
     world.api.changes = vec![newest];
     world.settle();
@@ -179,8 +181,8 @@ fn a_namesake_of_a_bound_pod_is_decided_on() {
     world.check();
 }
 
-/// A pod for which room is made on `n1`, where the victim does not stop; something happens to `n1`, and `n2` is there by then. Room is
-/// made on `n2`.
+/// A pod is nominated to `n1`, where the victim does not stop; something happens to `n1`, and `n2` exists by then. The pod is
+/// nominated to `n2`.
 fn nominated_elsewhere(happens: impl FnOnce(&mut Api)) -> World {
     let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
     world.kubelet = false;
@@ -200,7 +202,7 @@ fn nominated_elsewhere(happens: impl FnOnce(&mut Api)) -> World {
     world
 }
 
-/// The node on which room is made dies with the victims still on it: room is made elsewhere.
+/// The nominated node fails with the victims still on it: room is made elsewhere.
 #[test]
 fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
     let mut world = nominated_elsewhere(|api| api.delete(Kind::Node, "n1"));
@@ -210,13 +212,14 @@ fn a_preemptor_whose_nominated_node_dies_looks_elsewhere() {
     world.assert_on("default/urgent", "n2");
 }
 
-/// The nominated node is cordoned: whoever leaves it, the pod cannot run there.
+/// The nominated node is cordoned: whatever leaves it, the pod cannot run there.
 #[test]
 fn a_preemptor_whose_nominated_node_is_cordoned_looks_elsewhere() {
     nominated_elsewhere(|api| api.edit(Kind::Node, "n1", |node| node["spec"]["unschedulable"] = json!(true)));
 }
 
-/// Between the reservation of one claim's volume and the mark on another claim, somebody selects a node for the latter.
+/// Between the reservation of one claim's volume and the annotation of another claim, a node is selected for the
+/// latter.
 #[test]
 fn a_node_that_somebody_else_selected_is_not_overwritten() {
     for seen in [true, false] {
@@ -247,7 +250,8 @@ fn a_node_that_somebody_else_selected_is_not_overwritten() {
     }
 }
 
-/// A volume that a user reserved for the claim stays the user's: nobody takes the reservation back when the claim goes.
+/// A volume that a user reserved for the claim remains reserved: the reservation is not reverted when the claim is
+/// deleted.
 #[test]
 fn a_reservation_by_a_user_is_not_marked_as_the_controllers() {
     let mark = "/metadata/annotations/pv.kubernetes.io~1bound-by-controller";
@@ -269,7 +273,7 @@ fn a_reservation_by_a_user_is_not_marked_as_the_controllers() {
     assert_eq!(world.api.text(VOLUME, "pv2", mark), "yes");
 }
 
-/// A volume that was reserved goes to another claim: the binding ends at once, not by its deadline.
+/// A reserved volume goes to another claim: the binding ends at once, not at its deadline.
 #[test]
 fn a_reserved_volume_that_goes_to_another_claim_is_noticed_at_once() {
     let mut world = World::of([
@@ -326,7 +330,8 @@ fn removing_the_maximum_volume_size_wakes_whoever_it_kept_out() {
     world.assert_on("default/db", "n1");
 }
 
-/// While volumes are made the pod says where it is going, so that nobody removes the node; a failed binding takes that back.
+/// While volumes are provisioned the pod shows where it is going, so that the node is not removed; a failed binding
+/// clears that.
 #[test]
 fn a_pod_says_where_it_is_going_while_its_volumes_are_bound() {
     let mut world = World::of([
@@ -364,7 +369,7 @@ fn nominated_in_api(world: &World, pod: &str) -> String {
     world.api.text(Kind::Pod, pod, "/status/nominatedNodeName").to_owned()
 }
 
-/// Somebody takes back, or changes, the node that this scheduler named for a pod.
+/// Another component clears or changes the node that this scheduler nominated for a pod.
 #[test]
 fn a_nomination_follows_what_others_say_later() {
     let mut world = World::of([
@@ -387,7 +392,7 @@ fn a_nomination_follows_what_others_say_later() {
     }
 }
 
-/// What this scheduler said itself comes back by the watch, late: it is no news.
+/// This scheduler's own nomination comes back late through the watch: it is not news.
 #[test]
 fn an_own_nomination_that_comes_back_late_is_no_news() {
     let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
@@ -401,7 +406,7 @@ fn an_own_nomination_that_comes_back_late_is_no_news() {
     world.late = vec![Kind::Pod];
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
-    // The node dies before the watch shows the nomination: it was withdrawn meanwhile.
+    // The node fails before the watch shows the nomination: it was withdrawn meanwhile.
     world.api.delete(Kind::Node, "n1");
     world.settle();
     assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
@@ -414,8 +419,7 @@ fn an_own_nomination_that_comes_back_late_is_no_news() {
     }
 }
 
-/// A claim counted against its class's driver while nothing was made for it. Bound to a volume of another driver, it leaves
-/// its slot to others.
+/// A claim counted against its class's driver before provisioning. Bound to a volume of another driver, it frees its slot.
 #[test]
 fn a_claim_that_moves_to_another_volume_frees_an_attach_slot() {
     let csi_volume = |name: &str, driver: &str, claim: &str| {
@@ -472,7 +476,8 @@ fn a_claim_that_moves_to_another_volume_frees_an_attach_slot() {
     }
 }
 
-/// Another scheduler bound the pod to the very node that was chosen here: it is not told as this one's deed.
+/// Another scheduler bound the pod to exactly the node that was chosen here: this one does not report it as its own
+/// binding.
 #[test]
 fn a_pod_that_another_scheduler_bound_to_the_same_node_is_told_once() {
     let mut world = World::of([node("n1"), sized("db", 1)]);

@@ -1,4 +1,4 @@
-//! Whatever goes wrong in whatever order: when all is quiet again, what the scheduler holds is what the API says.
+//! Whatever goes wrong in whatever order: once everything is idle again, the scheduler's state matches the API.
 
 use crate::world::World;
 use berth_core::api::Kind;
@@ -7,7 +7,7 @@ use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug)]
 enum Happening {
     Create(usize),
@@ -21,10 +21,10 @@ enum Happening {
     WatchFirst(bool),
     Faults(Vec<Fault>),
     Settle,
-    /// The watch alone: decisions and answers come later.
+    /// Only the watch: decisions and responses come later.
     Deliver,
     Advance(u64),
-    /// The scheduler stops after so many more writes.
+    /// The scheduler stops after this many more writes.
     Restart(usize),
 }
 
@@ -53,7 +53,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// The objects that come and go.
+/// The objects that are created and deleted.
 fn objects() -> Vec<Value> {
     let prioritized = |mut pod: Value, priority: i32, cpu: u32| {
         pod["spec"]["priority"] = json!(priority);
@@ -141,7 +141,7 @@ proptest! {
         world.controller = true;
         world.kubelet = true;
         world.settle();
-        // Long enough for every binding to end, every backoff to pass and every pod to be tried once more.
+        // Long enough for every binding to end, every backoff to pass and every pod to be retried.
         for _ in 0..6 {
             world.advance(310);
         }

@@ -1,4 +1,4 @@
-//! Nodes that refuse pods which were bound to them.
+//! Nodes that reject pods that were bound to them.
 
 use crate::world::World;
 use berth_core::api::Kind;
@@ -6,7 +6,7 @@ use berth_scheduler::scheduler::Write;
 use berth_testing::{node, pod};
 use serde_json::{Value, json};
 
-/// The next pod of one owner, which names pods as StatefulSets do.
+/// The next pod of one owner, named like those of StatefulSets.
 fn member(uid: &str) -> Value {
     let mut pod = pod("web-0", &[]);
     pod["metadata"]["uid"] = json!(uid);
@@ -15,7 +15,7 @@ fn member(uid: &str) -> Value {
     pod
 }
 
-/// The node does not admit the pod, and its owner makes another one.
+/// The node rejects the pod, and its owner creates another one.
 fn refuse(world: &mut World, next: usize) {
     world.api.edit(Kind::Pod, "default/web-0", |pod| {
         pod["status"] = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: Node didn't have enough resource: cpu"});
@@ -46,7 +46,7 @@ fn a_refused_pod_goes_elsewhere() {
         assert!(!node.is_empty() && !seen.contains(&node), "{node} after {seen:?}");
         seen.push(node);
     }
-    // All of them refused it, so none is better than another.
+    // All of them rejected it, so none is better than another.
     refuse(&mut world, 3);
     world.advance(10);
     world.assert_placed("default/web-0");

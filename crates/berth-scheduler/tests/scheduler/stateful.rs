@@ -1,4 +1,4 @@
-//! The end-to-end tests that the volume scheduling design names.
+//! The end-to-end tests of the volume scheduling design.
 
 use crate::world::World;
 use berth_core::api::Kind;
@@ -13,7 +13,7 @@ fn cluster(volumes_on: &[&str]) -> World {
     World::of(nodes.into_iter().chain([local_class()]).chain(volumes))
 }
 
-/// As a StatefulSet does it: one after the other.
+/// As in a StatefulSet: one after the other.
 fn replicas(world: &mut World, affinity: &str) {
     for index in 0..3 {
         world.create(member(index, affinity));

@@ -1,4 +1,4 @@
-//! Pods that wait together: who is placed, and who gives way.
+//! Pods that wait together: which are scheduled, and which give way.
 
 use crate::world::World;
 use berth_testing::{Manifest, claim, local_class, node, pod, sized, volume};
@@ -12,7 +12,7 @@ fn disks() -> Vec<Value> {
     objects
 }
 
-/// A pod that takes both large disks, then two that need one each.
+/// A pod that uses both large disks, then two that need one each.
 fn greedy_one_and_two_others() -> [Value; 7] {
     [
         claim("greedy-a", "local", 50),
@@ -53,7 +53,7 @@ fn a_pod_of_higher_priority_never_gives_way() {
 
 #[test]
 fn a_pod_moves_to_where_nobody_else_can_go() {
-    // By scores alone the first pod goes to the node with more room, the only one that takes the second.
+    // By scores alone the first pod goes to the node with more room, the only one that fits the second.
     let objects = [
         node("small").allocatable("cpu", "2"),
         node("large").allocatable("cpu", "8"),
@@ -70,7 +70,7 @@ fn a_pod_moves_to_where_nobody_else_can_go() {
 fn a_pod_that_comes_later_and_is_more_important_goes_first() {
     let mut world = World::of(disks().into_iter().chain(greedy_one_and_two_others()));
     world.deliver();
-    // The look is made with the first step, and one of the two pods is on its way.
+    // The look happens in the first step, and one of the two pods is being bound.
     world.scheduler.step(world.now);
     let data = claim("urgent", "local", 50);
     world.create([data, pod("urgent", &["urgent"]).priority(10)]);
