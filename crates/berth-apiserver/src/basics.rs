@@ -64,7 +64,7 @@ pub(crate) fn make(api: &Api) -> Result<(), BuildError> {
     }
     for class in priority_class::system_classes() {
         let name = class.name;
-        let made = create(api, "scheduling.k8s.io/v1", "PriorityClass", "", name, class.object());
+        let made = create_if_served(api, "scheduling.k8s.io/v1", "PriorityClass", name, class.object());
         tickets.extend(made.map_err(|error| BuildError::Basics {
             name,
             reason: error.to_string(),
@@ -78,7 +78,7 @@ pub(crate) fn make(api: &Api) -> Result<(), BuildError> {
 
 /// Makes a namespace unless it is there.
 pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
-    create(api, "v1", "Namespace", "", name, json!({}))
+    create_if_served(api, "v1", "Namespace", name, json!({}))
 }
 
 /// How long what was mended is left alone.
@@ -133,7 +133,7 @@ pub(crate) struct Furnished {
 fn furnish_with(api: &Api, namespace: &str, basic: Basic, served: &Arc<Served>) -> Result<Option<Ticket>, ApiError> {
     let (key, now) = (meta::key(namespace, basic.name), api.now());
     if api.store.latest(&served.table, &key).is_none() {
-        return create(api, basic.api_version, basic.kind, namespace, basic.name, basic.object);
+        return create(api, served, namespace, basic.name, basic.object);
     }
     if api.collector.mended.has(&served.table, &key, now) {
         return Ok(None);
@@ -201,21 +201,31 @@ fn of_namespace(api: &Api, namespace: &str) -> Vec<Basic> {
     basics
 }
 
-fn create(
+/// Creates an object that lives in no namespace, unless it exists or its kind is not served.
+fn create_if_served(
     api: &Api,
     api_version: &str,
     kind: &str,
+    name: &str,
+    object: Value,
+) -> Result<Option<Ticket>, ApiError> {
+    match api.types().by_kind(api_version, kind).cloned() {
+        Some(served) if api.store.latest(&served.table, &meta::key("", name)).is_none() => {
+            create(api, &served, "", name, object)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Creates an object. If it was created meanwhile, that one stays.
+fn create(
+    api: &Api,
+    served: &Arc<Served>,
     namespace: &str,
     name: &str,
     object: Value,
 ) -> Result<Option<Ticket>, ApiError> {
-    let Some(served) = api.types().by_kind(api_version, kind).cloned() else {
-        return Ok(None);
-    };
-    if api.store.latest(&served.table, &meta::key(namespace, name)).is_some() {
-        return Ok(None);
-    }
-    let mut change = Change::internal(api, served, namespace, name);
+    let mut change = Change::internal(api, served.clone(), namespace, name);
     match change.create(object, &[]) {
         Ok(Outcome::Stored(ticket)) => Ok(Some(ticket)),
         Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => Ok(None),

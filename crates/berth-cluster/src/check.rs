@@ -58,11 +58,6 @@ pub fn is_workload(object: &Value) -> bool {
     kind_of(object).is_some_and(|(_, expected)| expected == group)
 }
 
-/// Whether objects of a kind live in namespaces because they are workloads.
-pub fn is_kind(kind: &str) -> bool {
-    KINDS.iter().any(|(known, _)| *known == kind)
-}
-
 fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }

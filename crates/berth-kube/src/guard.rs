@@ -4,7 +4,7 @@
 //! path (`SubjectAccessReview`). What it said is good for some seconds, so that scrapers and strangers do not keep it busy.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::api::{Api, ApiError};
+use crate::endpoint::lock;
 
 /// For how long an answer of the API server is good.
 const GOOD_FOR: Duration = Duration::from_secs(10);
@@ -138,14 +139,14 @@ impl Guard {
     }
 
     fn recall(&self, request: &Request) -> Option<Result<(), Refusal>> {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = lock(&self.remembered);
         remembered.retain(|remembered| remembered.at.elapsed() < GOOD_FOR);
         let found = remembered.iter().find(|remembered| remembered.request == *request);
         found.map(|remembered| remembered.verdict.clone())
     }
 
     fn remember(&self, request: Request, verdict: Result<(), Refusal>) {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = lock(&self.remembered);
         if remembered.len() >= REMEMBERED_MAX {
             remembered.pop_front();
         }

@@ -64,6 +64,11 @@ impl PreparedPod {
     pub fn has_unbound_claims(&self) -> bool {
         !(self.selected.is_empty() && self.reserved.is_empty() && self.open.is_empty())
     }
+
+    /// Whether open claims are all that has to be found: no other unbound claim, and no inline volume.
+    fn has_only_open_claims(&self) -> bool {
+        self.selected.is_empty() && self.reserved.is_empty() && self.inline.is_empty()
+    }
 }
 
 /// Which nodes can reach the volumes that are bound already.
@@ -336,8 +341,7 @@ impl VolumeBinder {
         if !pod.has_unbound_claims() && pod.inline.is_empty() {
             return;
         }
-        let only_open = pod.selected.is_empty() && pod.reserved.is_empty() && pod.inline.is_empty();
-        if let ([open], true) = (pod.open.as_slice(), only_open) {
+        if let ([open], true) = (pod.open.as_slice(), pod.has_only_open_claims()) {
             nodes.retain(|node| open.matches.percent_on(node).is_some() || self.unbound_on_node(pod, node).is_ok());
         } else {
             nodes.retain(|node| self.accepts_unbound(pod, node));
@@ -348,10 +352,8 @@ impl VolumeBinder {
     /// without the volumes and the words.
     #[must_use]
     pub fn accepts_unbound(&self, pod: &PreparedPod, node: NodeId) -> bool {
-        let all_found = pod.selected.is_empty()
-            && pod.reserved.is_empty()
-            && pod.inline.is_empty()
-            && pod.open.iter().all(|open| open.matches.percent_on(node).is_some());
+        let all_found =
+            pod.has_only_open_claims() && pod.open.iter().all(|open| open.matches.percent_on(node).is_some());
         all_found || self.unbound_on_node(pod, node).is_ok()
     }
 

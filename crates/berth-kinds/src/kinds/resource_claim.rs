@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::columns::{AGE, NAME, made};
-use crate::error::FieldError;
+use crate::fields;
 use crate::kind::{Kind, STATUS};
 use crate::meta;
 
@@ -15,7 +15,7 @@ pub const KIND: Kind = Kind {
         default_requests(claim, &["spec"]);
         meta::default(claim, &["status"], json!({}));
     },
-    validate_update: check_spec_fixed,
+    validate_update: |old, new| fields::check_fixed(old, new, &["spec"]),
     ..Kind::namespaced("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
 };
 
@@ -35,14 +35,6 @@ fn default_count(request: &mut Value) {
     meta::default(request, &["allocationMode"], "ExactCount");
     if request["allocationMode"] == "ExactCount" {
         meta::default(request, &["count"], 1);
-    }
-}
-
-/// What is asked for stays as it is.
-pub(super) fn check_spec_fixed(old: &Value, new: &Value) -> Vec<FieldError> {
-    match old["spec"] == new["spec"] {
-        true => Vec::new(),
-        false => vec![FieldError::invalid("spec", &new["spec"], "field is immutable")],
     }
 }
 

@@ -7,7 +7,7 @@ use super::Stand;
 use super::traits::KeptTraits;
 use crate::cluster::Cluster;
 use crate::framework::PluginName;
-use crate::plugins::{self, FilterState, ScoreContext, volume_binding};
+use crate::plugins::{self, FilterState, ScoreContext, Totals, volume_binding};
 use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::stopwatch::{ExtensionPoint, Stopwatch};
@@ -15,6 +15,7 @@ use berth_core::binder::ReadUpTo;
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
+use std::cell::OnceCell;
 
 /// Nodes in a block.
 const BLOCK: usize = 64;
@@ -227,6 +228,7 @@ impl Verdicts {
     /// Adds up the scores of nodes whose totals are 0.
     fn score(&mut self, cluster: &mut Cluster, asked: &Asked<'_>, scored: Scored<'_>, watch: &mut impl Stopwatch) {
         let mut scores = Vec::new();
+        let all = OnceCell::new();
         for (plugin, weight) in asked.kept_scores() {
             if plugin == PluginName::ImageLocality && !self.traits.has_images() {
                 continue;
@@ -238,8 +240,22 @@ impl Verdicts {
                 states: asked.states,
                 nodes: &[],
             };
+            let left: Vec<NodeId>;
             let one_by_one = match scored {
-                Scored::All(fits) => &plugins::add_scores(plugin, &context, fits, weight, &mut self.totals),
+                Scored::All(nodes) => {
+                    let totals = Totals {
+                        nodes,
+                        weight,
+                        totals: &mut self.totals,
+                    };
+                    match plugins::add_scores(plugin, &context, totals) {
+                        Some(others) => {
+                            left = others;
+                            &left
+                        }
+                        None => all.get_or_init(|| nodes.iter().collect()),
+                    }
+                }
                 Scored::Some(nodes) => nodes,
             };
             context.nodes = one_by_one;

@@ -99,29 +99,35 @@ pub(super) fn quotient(part: f64, whole: f64) -> f64 {
     quotient - if quotient * whole > part { 1.0 } else { 0.0 }
 }
 
-/// Adds the weighted scores of all rows with any node of a set to the totals. Returns the nodes of the set whose rows have none.
-pub(super) fn add_rows(
-    nodes: &NodeMask,
-    weight: i64,
-    totals: &mut [i64],
-    scores: impl Fn(usize) -> Option<[f64; LANES]>,
-) -> Vec<NodeId> {
-    let mut left = Vec::new();
-    let weight = float(weight);
-    for (index, _) in nodes.words().iter().enumerate().filter(|(_, word)| **word != 0) {
-        let totals = totals
-            .get_mut(index * LANES..)
-            .and_then(|totals| totals.first_chunk_mut::<LANES>());
-        match (totals, weight, scores(index)) {
-            (Some(totals), Some(weight), Some(scores)) => {
-                for lane in 0..LANES {
-                    totals[lane] += integer(scores[lane] * weight);
+/// The totals that the scores of a plugin are added to.
+pub(crate) struct Totals<'a> {
+    /// The nodes that are scored.
+    pub(crate) nodes: &'a NodeMask,
+    /// The weight of the plugin.
+    pub(crate) weight: i64,
+    /// By node.
+    pub(crate) totals: &'a mut [i64],
+}
+
+impl Totals<'_> {
+    /// Adds the weighted scores of all rows with any of the nodes. Returns the nodes whose rows have no scores.
+    pub(super) fn add_rows(self, scores: impl Fn(usize) -> Option<[f64; LANES]>) -> Vec<NodeId> {
+        let mut left = Vec::new();
+        let weight = float(self.weight);
+        for (index, _) in self.nodes.words().iter().enumerate().filter(|(_, word)| **word != 0) {
+            let totals = self.totals.get_mut(index * LANES..);
+            let totals = totals.and_then(|totals| totals.first_chunk_mut::<LANES>());
+            match (totals, weight, scores(index)) {
+                (Some(totals), Some(weight), Some(scores)) => {
+                    for lane in 0..LANES {
+                        totals[lane] += integer(scores[lane] * weight);
+                    }
                 }
+                _ => left.extend(self.nodes.in_word(index)),
             }
-            _ => left.extend(nodes.in_word(index)),
         }
+        left
     }
-    left
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ use crate::profile::Profile;
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 
+pub(crate) use lanes::Totals;
+
 macro_rules! filters {
     ($($plugin:ident, $module:ident, |$cluster:ident, $pod:ident, $profile:ident| $pre_filter:expr;)*) => {
         /// What a filter plugin found out about a pod.
@@ -150,23 +152,18 @@ pub fn outlook(plugin: PluginName, cluster: &Cluster, pod: &Pod, profile: &Profi
     }
 }
 
-/// Adds the weighted scores of a plugin to the totals of a set of nodes, many at a time. Returns the nodes that [`score`] has to be asked about.
-pub(crate) fn add_scores(
-    plugin: PluginName,
-    context: &ScoreContext<'_>,
-    nodes: &NodeMask,
-    weight: i64,
-    totals: &mut [i64],
-) -> Vec<NodeId> {
+/// Adds the weighted scores of a plugin to the totals of a set of nodes, many at a time. Returns the nodes that it left to [`score`];
+/// `None` if it left all of them.
+pub(crate) fn add_scores(plugin: PluginName, context: &ScoreContext<'_>, totals: Totals<'_>) -> Option<Vec<NodeId>> {
     let ScoreContext {
         cluster, pod, profile, ..
     } = context;
     match plugin {
-        PluginName::NodeResourcesFit => node_resources_fit::add_scores(cluster, pod, profile, nodes, weight, totals),
+        PluginName::NodeResourcesFit => Some(node_resources_fit::add_scores(cluster, pod, profile, totals)),
         PluginName::NodeResourcesBalancedAllocation => {
-            node_resources_balanced_allocation::add_scores(cluster, pod, profile, nodes, weight, totals)
+            node_resources_balanced_allocation::add_scores(cluster, pod, profile, totals)
         }
-        _ => nodes.iter().collect(),
+        _ => None,
     }
 }
 
@@ -262,7 +259,8 @@ mod tests {
             for plugin in [PluginName::NodeResourcesFit, PluginName::NodeResourcesBalancedAllocation] {
                 let mut context = ScoreContext { cluster: &mut cluster, pod: &pod, profile: &profile, states: &[], nodes: &nodes };
                 let mut totals = vec![0; context.cluster.nodes().column_length()];
-                let left = add_scores(plugin, &context, &mask, 3, &mut totals);
+                let left = add_scores(plugin, &context, Totals { nodes: &mask, weight: 3, totals: &mut totals });
+                let left = left.unwrap_or_else(|| nodes.clone());
                 prop_assert!(left.len() < nodes.len(), "some row is full, and exact");
                 let mut scores = Vec::new();
                 if !score(plugin, &mut context, &mut scores) {

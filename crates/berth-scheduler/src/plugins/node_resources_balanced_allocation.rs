@@ -1,11 +1,10 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources the pod brings closer together in use.
 
-use super::lanes::{self, Amounts, LANES};
+use super::lanes::{self, Amounts, LANES, Totals};
 use crate::cluster::Cluster;
 use crate::framework::MAX_NODE_SCORE;
 use crate::pod::Pod;
 use crate::profile::Profile;
-use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use smallvec::SmallVec;
 
@@ -36,18 +35,11 @@ fn gain(with: i64, without: i64) -> i64 {
 }
 
 /// Adds what [`score`] gives, weighted, to the totals of a set of nodes, 64 at a time. Returns those for which that cannot be done.
-pub(super) fn add_scores(
-    cluster: &Cluster,
-    pod: &Pod,
-    profile: &Profile,
-    nodes: &NodeMask,
-    weight: i64,
-    totals: &mut [i64],
-) -> Vec<NodeId> {
+pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals: Totals<'_>) -> Option<Vec<NodeId>> {
     match balanced_resources(cluster, pod, profile).as_slice() {
-        balanced if balanced.iter().all(|resource| resource.wanted == 0) => Vec::new(),
-        [first, second] => lanes::add_rows(nodes, weight, totals, |index| gains_in_row(first, second, index)),
-        _ => nodes.iter().collect(),
+        balanced if balanced.iter().all(|resource| resource.wanted == 0) => Some(Vec::new()),
+        [first, second] => Some(totals.add_rows(|index| gains_in_row(first, second, index))),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! NodeResourcesFit: room for what the pod asks for, and a score for how much room is left.
 
-use super::lanes::{self, Amounts, LANES, MAX_EXACT};
+use super::lanes::{self, Amounts, LANES, MAX_EXACT, Totals};
 use crate::cluster::{Cluster, Column};
 use crate::framework::{Code, MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Pod, Requests};
@@ -42,14 +42,15 @@ impl State {
                 }
             }
         };
-        let of = |column: &Column| (column.free(node), column.allocatable[node.index()]);
-        check(requests.cpu_milli, of(&resources.cpu), &|| Reason::InsufficientCpu);
-        check(requests.memory_bytes, of(&resources.memory), &|| {
-            Reason::InsufficientMemory
-        });
-        check(requests.ephemeral_bytes, of(&resources.ephemeral), &|| {
-            Reason::InsufficientEphemeralStorage
-        });
+        let reasons_of_each = [
+            Reason::InsufficientCpu,
+            Reason::InsufficientMemory,
+            Reason::InsufficientEphemeralStorage,
+        ];
+        for ((wanted, column), reason) in self.in_columns(cluster).into_iter().zip(reasons_of_each) {
+            let room = (column.free(node), column.allocatable[node.index()]);
+            check(wanted, room, &|| reason.clone());
+        }
         let symbols = cluster.symbols();
         for (name, amount) in &requests.scalars {
             check(*amount, resources.scalar(*name, node), &|| {
@@ -71,24 +72,31 @@ impl State {
         let (resources, requests) = (cluster.resources(), &self.requests);
         let has_room = |wanted: i64, free: i64| wanted <= 0 || wanted <= free;
         resources.pods.free(node) >= 1
-            && has_room(requests.cpu_milli, resources.cpu.free(node))
-            && has_room(requests.memory_bytes, resources.memory.free(node))
-            && has_room(requests.ephemeral_bytes, resources.ephemeral.free(node))
+            && self
+                .in_columns(cluster)
+                .iter()
+                .all(|(wanted, column)| has_room(*wanted, column.free(node)))
             && requests
                 .scalars
                 .iter()
                 .all(|(name, amount)| has_room(*amount, resources.scalar(*name, node).0))
     }
 
+    /// What the pod requests of the resources that every node has, each with what nodes have of it.
+    fn in_columns<'a>(&self, cluster: &'a Cluster) -> [(i64, &'a Column); 3] {
+        let resources = cluster.resources();
+        [
+            (self.requests.cpu_milli, &resources.cpu),
+            (self.requests.memory_bytes, &resources.memory),
+            (self.requests.ephemeral_bytes, &resources.ephemeral),
+        ]
+    }
+
     /// Keeps the nodes that are not refused.
     pub fn narrow(&self, cluster: &Cluster, mask: &mut NodeMask) {
         let (resources, requests) = (cluster.resources(), &self.requests);
         keep_with_room(mask, &resources.pods, 1);
-        for (wanted, column) in [
-            (requests.cpu_milli, &resources.cpu),
-            (requests.memory_bytes, &resources.memory),
-            (requests.ephemeral_bytes, &resources.ephemeral),
-        ] {
+        for (wanted, column) in self.in_columns(cluster) {
             if wanted > 0 {
                 keep_with_room(mask, column, wanted);
             }
@@ -189,14 +197,7 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
 }
 
 /// Adds what [`score`] gives, weighted, to the totals of a set of nodes, 64 at a time. Returns those for which that cannot be done.
-pub(super) fn add_scores(
-    cluster: &Cluster,
-    pod: &Pod,
-    profile: &Profile,
-    nodes: &NodeMask,
-    weight: i64,
-    totals: &mut [i64],
-) -> Vec<NodeId> {
+pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals: Totals<'_>) -> Vec<NodeId> {
     let resources = scored_resources(cluster, pod, profile);
     let in_row = |index: usize| match &profile.scoring_strategy.form {
         ScoringForm::LeastAllocated => {
@@ -205,7 +206,7 @@ pub(super) fn add_scores(
         ScoringForm::MostAllocated => means_in_row(&resources, index, |used, all| if used < all { used } else { all }),
         ScoringForm::RequestedToCapacityRatio(_) => None,
     };
-    lanes::add_rows(nodes, weight, totals, in_row)
+    totals.add_rows(in_row)
 }
 
 /// The weighted means of the scores by resource, truncated, of the nodes of a row. A score is the share that a part has of all.

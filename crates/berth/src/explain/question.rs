@@ -142,12 +142,13 @@ impl Question {
         match found {
             Some(pod) => {
                 let (kind, name) = ("Pod".to_owned(), pod.metadata.full_name());
-                let pod = surroundings.admit(pod).map_err(|why| match why {
+                let admitted = surroundings.admit(&pod).map_err(|why| match why {
                     Refusal::UnknownPriorityClass { .. } | Refusal::OtherPriority { .. } => {
                         GivenError::Priority { kind, name, why }
                     }
                     why => GivenError::Refused { kind, name, why },
                 })?;
+                let pod = admitted.unwrap_or(pod);
                 Ok(Self { world, pod, summary })
             }
             None => Err(ExplainError::NoPod {
@@ -214,7 +215,7 @@ impl Reading {
         let surroundings = Surroundings { classes, others };
         for pod in unranked {
             // What is asked is not about a pod that no API server would have taken; it has the least priority.
-            let admitted = surroundings.admit((*pod).clone());
+            let admitted = surroundings.admit(&pod).ok().flatten();
             world.upsert(Object::Pod(admitted.map_or(pod, Box::new)));
         }
         world.gaps = summary.gaps.clone();
@@ -235,10 +236,10 @@ struct Surroundings {
 
 impl Surroundings {
     /// The pod as an API server would store it: with the priority of its class, the defaults of its namespace and the overhead of
-    /// its runtime. A pod that has a priority was let in before.
-    fn admit(&self, pod: api::Pod) -> Result<api::Pod, Refusal> {
+    /// its runtime. `None` if it was admitted before, which shows in that it has a priority.
+    fn admit(&self, pod: &api::Pod) -> Result<Option<api::Pod>, Refusal> {
         let Some(written) = self.others.pods.get(&pod.metadata.full_name()) else {
-            return Ok(pod);
+            return Ok(None);
         };
         let mut object = written.clone();
         let admission = Admission {
@@ -246,11 +247,11 @@ impl Surroundings {
             ..Admission::new(self, Timestamp::UNIX_EPOCH)
         };
         pod::provide(&admission, &mut object)?;
-        match Object::decode(&object) {
-            Ok(Some(Object::Pod(admitted))) => Ok(*admitted),
-            // What is filled in can be read, as what is written could.
-            _ => Ok(pod),
-        }
+        Ok(match Object::decode(&object) {
+            Ok(Some(Object::Pod(admitted))) => Some(*admitted),
+            // Admission fills in nothing that cannot be decoded.
+            _ => None,
+        })
     }
 }
 
@@ -282,29 +283,22 @@ struct Others {
 impl Others {
     /// Takes an object in. `false` if decisions read it too.
     fn take(&mut self, object: &Value) -> bool {
-        let mut object = Cow::Borrowed(object);
         let kind = object["kind"].as_str().unwrap_or_default();
-        let is_range = kind == limit_range::KIND.name;
-        if kind != "Pod" && kind != runtime_class::KIND.name && !is_range {
-            return false;
-        }
-        let is_pod = kind == "Pod";
-        if (is_pod || is_range) && meta::namespace(&object).is_empty() {
-            meta::set(
-                object.to_mut(),
-                &["metadata", "namespace"],
-                input::DEFAULT_NAMESPACE.into(),
-            );
-        }
-        if is_pod {
+        if kind == pod::KIND.name {
             if object["spec"]["priority"].is_null() {
-                let name = meta::key(meta::namespace(&object), meta::name(&object));
-                self.pods.insert(name, object.into_owned());
+                let pod = input::in_some_namespace(object);
+                self.pods
+                    .insert(meta::key(meta::namespace(&pod), meta::name(&pod)), pod);
             }
             return false;
         }
-        self.objects.push(object.into_owned());
-        true
+        let is_other = [limit_range::KIND, runtime_class::KIND]
+            .iter()
+            .any(|other| other.name == kind);
+        if is_other {
+            self.objects.push(input::in_some_namespace(object));
+        }
+        is_other
     }
 
     fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {

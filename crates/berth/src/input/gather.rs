@@ -8,7 +8,7 @@ use berth_cluster::check;
 use berth_core::api::{DecodeError, Kind, Object};
 use berth_core::reported::{Reported, is_report};
 use berth_kinds::admission;
-use berth_kinds::kinds::{limit_range, persistent_volume};
+use berth_kinds::kinds::{self, persistent_volume};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -378,9 +378,16 @@ impl<'a> Gather<'a> {
 
 /// Whether objects of a kind live in namespaces.
 fn is_namespaced(kind: &str) -> bool {
-    check::is_kind(kind)
-        || kind == limit_range::KIND.name
-        || Kind::ALL.iter().any(|one| one.name() == kind && one.is_namespaced())
+    kinds::KINDS.iter().any(|known| known.name == kind && known.namespaced)
+}
+
+/// The object, in the default namespace if its kind needs one and it names none.
+pub(crate) fn in_some_namespace(object: &Value) -> Value {
+    let mut object = object.clone();
+    if is_namespaced(object["kind"].as_str().unwrap_or_default()) {
+        name_namespace(&mut object, DEFAULT_NAMESPACE);
+    }
+    object
 }
 
 /// Puts an object into a namespace if it names none.

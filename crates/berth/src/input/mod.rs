@@ -19,7 +19,7 @@ pub use place::{Place, Problem, ReadError};
 
 use crate::terminal::one_line;
 use berth_core::api::Object;
-pub(crate) use gather::DEFAULT_NAMESPACE;
+pub(crate) use gather::in_some_namespace;
 use gather::{Gather, Sink};
 use jiff::Timestamp;
 use std::collections::BTreeMap;

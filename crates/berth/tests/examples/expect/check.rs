@@ -1,8 +1,8 @@
 //! Compares expectations with the objects at the end.
 
 use super::{Outcome, Pattern, Place, Reach, Spread};
+use berth_cluster::simulation::zone_of as zone_label;
 use berth_cluster::{View, agent, field, status};
-use berth_core::names::{ZONE, ZONE_BETA};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -106,11 +106,8 @@ fn node_of(pod: &Value) -> &str {
 }
 
 fn zone_of(view: &dyn View, node: &str) -> String {
-    let zone = |node: &Value| match field::label(node, ZONE) {
-        "" => field::label(node, ZONE_BETA).to_owned(),
-        zone => zone.to_owned(),
-    };
-    view.get("Node", "", node).map(zone).unwrap_or_default()
+    let node = view.get("Node", "", node);
+    node.map(|node| zone_label(node).to_owned()).unwrap_or_default()
 }
 
 /// Why a pod has no node, in the scheduler's words.
@@ -237,6 +234,7 @@ mod tests {
     use super::super::parse;
     use super::*;
     use berth_cluster::Objects;
+    use berth_core::names::ZONE;
     use serde_json::json;
 
     fn cluster() -> Objects {
