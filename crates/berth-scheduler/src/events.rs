@@ -218,7 +218,10 @@ impl ClusterEvent {
             | Self::PodGone { pod: other, .. }
             | Self::PodTerminating { pod: other } => matters(cluster, pod, other, plugin),
             Self::NodeGone { pods } => pods.iter().any(|other| matters(cluster, pod, other, plugin)),
-            Self::NodeChanged { .. } => pod.hard_spread.iter().any(|constraint| constraint.honor_taints),
+            // What default constraints say about taints is the profile's to know.
+            Self::NodeChanged { .. } => {
+                !pod.has_spread_constraints() || pod.hard_spread.iter().any(|constraint| constraint.honor_taints)
+            }
             Self::Claim { .. }
             | Self::Volume { .. }
             | Self::Class { .. }
@@ -275,8 +278,15 @@ fn matters(cluster: &Cluster, pod: &Pod, other: &Footprint, plugin: PluginName) 
     };
     match plugin {
         PluginName::PodTopologySpread => {
-            let mut constraints = pod.hard_spread.iter();
-            own.namespace == other.namespace && constraints.any(|constraint| constraint.selector.matches(&other.labels))
+            let counts = || match pod.has_spread_constraints() {
+                true => pod.hard_spread.iter().any(|hard| hard.selector.matches(&other.labels)),
+                // It was refused by a default constraint, which counts the pods of its services and its owner.
+                false => {
+                    let selector = cluster.workloads().selector_for(pod);
+                    selector.is_some_and(|selector| selector.matches(&other.labels))
+                }
+            };
+            own.namespace == other.namespace && counts()
         }
         PluginName::InterPodAffinity => {
             let near_or_away = own.terms.as_deref().is_some_and(|terms| {

@@ -5,8 +5,9 @@
 mod adapt;
 
 use crate::framework::PluginName;
-use berth_core::api::NodeAffinity;
+use berth_core::api::{NodeAffinity, TopologySpreadConstraint};
 use berth_core::binder::{CapacityScore, ScoreGate, VolumeGates};
+use berth_core::names;
 use std::num::NonZero;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Default for Profile {
             balanced_resources: vec!["cpu".to_owned(), "memory".to_owned()],
             hard_pod_affinity_weight: 1,
             ignore_preferred_terms_of_existing_pods: false,
-            default_spread: DefaultSpread::System,
+            default_spread: DefaultSpread::system(),
             percentage_of_nodes_to_score: None,
             volume_binding: VolumeBindingArgs::default(),
             gates: FeatureGates::default(),
@@ -99,13 +100,39 @@ pub enum ScoringForm {
     RequestedToCapacityRatio(Shape),
 }
 
-/// How pods without spread constraints of their own are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultSpread {
-    /// As kube-scheduler does it: softly over hosts and zones, with the pods of the same service or workload.
-    System,
-    /// Not at all.
-    Off,
+/// How pods without spread constraints of their own are spread, together with the pods of the same service or workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultSpread {
+    /// The constraints. They have no selector: it comes from the pod's services and its owner.
+    pub constraints: Vec<TopologySpreadConstraint>,
+    /// Whether nodes that lack one of the labels are scored like any other.
+    pub counts_nodes_without_labels: bool,
+}
+
+impl DefaultSpread {
+    /// What kube-scheduler does by default: softly over hosts and zones.
+    #[must_use]
+    pub fn system() -> Self {
+        let soft = |topology_key: &str, max_skew| TopologySpreadConstraint {
+            max_skew,
+            topology_key: topology_key.to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            ..TopologySpreadConstraint::default()
+        };
+        Self {
+            constraints: vec![soft(names::HOSTNAME, 3), soft(names::ZONE, 5)],
+            counts_nodes_without_labels: true,
+        }
+    }
+
+    /// A list of constraints; an empty one means that such pods are not spread.
+    #[must_use]
+    pub fn list(constraints: Vec<TopologySpreadConstraint>) -> Self {
+        Self {
+            constraints,
+            counts_nodes_without_labels: false,
+        }
+    }
 }
 
 /// Arguments of VolumeBinding.

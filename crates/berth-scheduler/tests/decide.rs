@@ -3,9 +3,10 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken story fails the test")]
 
 use berth_core::api::{self, Object};
+use berth_core::names;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
-use berth_scheduler::profile::Profile;
+use berth_scheduler::profile::{DefaultSpread, Profile};
 use berth_testing::{Manifest, node, pod};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -31,8 +32,17 @@ fn cluster_of(objects: &[Object]) -> Cluster {
 
 /// The chosen node, or the message.
 fn outcome(cluster: &mut Cluster, pod: &api::Pod, scratch: &mut Scratch) -> Result<String, String> {
+    outcome_with(&Profile::default(), cluster, pod, scratch)
+}
+
+fn outcome_with(
+    profile: &Profile,
+    cluster: &mut Cluster,
+    pod: &api::Pod,
+    scratch: &mut Scratch,
+) -> Result<String, String> {
     let pod = cluster.compile(pod);
-    let decision = decide(cluster, &pod, &Profile::default(), scratch);
+    let decision = decide(cluster, &pod, profile, scratch);
     cluster.release(&pod);
     match decision {
         Decision::Place(placement) => {
@@ -77,6 +87,47 @@ fn equals_are_chosen_alike_from_one_seed_and_evenly_over_time() {
     }
     assert_eq!(counts.len(), 4);
     assert!(counts.values().all(|count| (60..140).contains(count)), "{counts:?}");
+}
+
+/// One zone has a pod of the service, the other none, and a third node has no zone.
+#[test]
+fn default_constraints_spread_the_pods_of_a_service() {
+    let in_zone = |name: &str, zone: &str| {
+        let node = node(name).label(names::ZONE, zone).allocatable("cpu", "4");
+        node.allocatable("memory", "8Gi").allocatable("pods", "10").decoded()
+    };
+    let web = |name: &str, spec: &Value| {
+        let mut pod = mk_pod(name, "1", spec);
+        pod.metadata.labels.insert("app".into(), "web".into());
+        pod
+    };
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"app": "web"}}});
+    let service = Object::decode(&service).expect("valid").expect("known");
+    let running = Object::from(web("web-0", &json!({"nodeName": "a"})));
+    let mut cluster = cluster_of(&[in_zone("a", "a"), mk_node("nowhere", "64", &json!({})), running]);
+    let place = |cluster: &mut Cluster, action: &str, pod: &api::Pod| {
+        let constraint = json!({"maxSkew": 1, "topologyKey": names::ZONE, "whenUnsatisfiable": action});
+        let constraint = serde_json::from_value(constraint).expect("valid");
+        let profile = Profile {
+            default_spread: DefaultSpread::list(vec![constraint]),
+            ..Profile::default()
+        };
+        outcome_with(&profile, cluster, pod, &mut Scratch::new(0))
+    };
+    let pod = web("web-1", &json!({}));
+    // Until there is a service, nobody knows which pods belong together.
+    assert_eq!(place(&mut cluster, "DoNotSchedule", &pod), Ok("nowhere".to_owned()));
+    cluster.upsert(&service);
+    // One zone alone is even, and a node without one is in none.
+    assert_eq!(place(&mut cluster, "DoNotSchedule", &pod), Ok("a".to_owned()));
+    cluster.upsert(&in_zone("b", "b"));
+    assert_eq!(place(&mut cluster, "DoNotSchedule", &pod), Ok("b".to_owned()));
+    assert_eq!(place(&mut cluster, "ScheduleAnyway", &pod), Ok("b".to_owned()));
+    // What a pod says itself counts instead.
+    let own = json!({"topologySpreadConstraints": [{"maxSkew": 5, "topologyKey": names::HOSTNAME,
+        "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "web"}}}]});
+    assert!(place(&mut cluster, "DoNotSchedule", &web("web-1", &own)).is_ok());
 }
 
 #[test]

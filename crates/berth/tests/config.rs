@@ -153,7 +153,7 @@ fn arguments_of_plugins_are_read() {
         [("cpu".to_owned(), 2), ("memory".to_owned(), 1)]
     );
     assert_eq!(found.balanced_resources, ["cpu"]);
-    assert_eq!(found.default_spread, DefaultSpread::Off);
+    assert_eq!(found.default_spread, DefaultSpread::list(Vec::new()));
 }
 
 #[test]
@@ -226,6 +226,47 @@ fn broken_values_are_named_with_what_was_expected() {
         "profiles: [{schedulerName: a}, {schedulerName: a}]\n",
         "config.yaml: profiles[1].schedulerName: found \"a\" a second time, expected another name",
     );
+    let spread = |constraints: &str| {
+        format!(
+            "profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args: {{defaultingType: List, defaultConstraints: [{constraints}]}}\n"
+        )
+    };
+    let good = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}";
+    for (broken, problem) in [
+        (
+            "{topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}".to_owned(),
+            "[0].maxSkew: found 0, expected 1 or more",
+        ),
+        (
+            "{maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}".to_owned(),
+            "[0].topologyKey: expected the name of a node label",
+        ),
+        (
+            "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: Never}".to_owned(),
+            "[0].whenUnsatisfiable: found \"Never\", expected DoNotSchedule or ScheduleAnyway",
+        ),
+        (
+            good.replace('}', ", labelSelector: {}}"),
+            "[0].labelSelector: expected none: the pods that count are those of the pod's services and its owner",
+        ),
+        (
+            good.replace('}', ", minDomains: 2}"),
+            "[0].minDomains: expected 1 or more, and only with `whenUnsatisfiable: DoNotSchedule`",
+        ),
+        (
+            good.replace('}', ", nodeTaintsPolicy: Maybe}"),
+            "[0].nodeTaintsPolicy: found \"Maybe\", expected Honor or Ignore",
+        ),
+        (
+            format!("{good}, {good}"),
+            "[1]: zone with ScheduleAnyway is there twice; keep one",
+        ),
+    ] {
+        check_error(
+            &spread(&broken),
+            &format!("config.yaml: profiles[0].pluginConfig[0].args.defaultConstraints{problem}"),
+        );
+    }
     check_error(
         "extenders: [{urlPrefix: x}]\n",
         "config.yaml: extenders: found extenders, which Berth does not call; take them out",
@@ -302,6 +343,8 @@ profiles:
     args: {bindTimeoutSeconds: 30, shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated}, ignoredResources: [example.com/foo]}
+  - name: PodTopologySpread
+    args: {defaultingType: List, defaultConstraints: [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeTaintsPolicy: Honor}]}
 - schedulerName: two
   percentageOfNodesToScore: 30
 ";

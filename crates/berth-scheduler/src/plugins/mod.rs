@@ -135,7 +135,10 @@ pub fn outlook(plugin: PluginName, cluster: &Cluster, pod: &Pod, profile: &Profi
     match plugin {
         PluginName::TaintToleration => taint_toleration::outlook(cluster, pod, profile),
         PluginName::NodeAffinity => each(pod.preferred_nodes.is_some()),
-        PluginName::PodTopologySpread => each(pod_topology_spread::has_soft_constraints(cluster, pod, profile)),
+        PluginName::PodTopologySpread => {
+            let action = pod_topology_spread::Action::ScheduleAnyway;
+            each(pod_topology_spread::has_constraints(cluster, pod, profile, action))
+        }
         PluginName::InterPodAffinity => each(inter_pod_affinity::has_preferences(cluster, pod, profile)),
         PluginName::NodeResourcesFit
         | PluginName::NodeResourcesBalancedAllocation

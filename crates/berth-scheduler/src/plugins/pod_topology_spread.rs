@@ -4,8 +4,9 @@ use super::{node_affinity, taint_toleration};
 use crate::cluster::{Cluster, PodClause, PodQuery, QueryId, Scope, TopologyColumn};
 use crate::framework::{MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Pod, SpreadConstraint};
-use crate::profile::{DefaultSpread, Profile};
+use crate::profile::Profile;
 use crate::reason::Reason;
+use berth_core::api::TopologySpreadConstraint;
 use berth_core::mask::NodeMask;
 use berth_core::names;
 use berth_core::nodes::NodeId;
@@ -29,13 +30,13 @@ struct Counted {
 
 /// Skips pods without hard constraints.
 pub fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> PreFilter<State> {
-    if pod.hard_spread.is_empty() {
+    let constraints = constraints(cluster, pod, profile, Action::DoNotSchedule);
+    if constraints.is_empty() {
         return PreFilter::Skip;
     }
-    ensure_topologies(cluster, &pod.hard_spread);
-    let with_all_keys = nodes_with_keys(cluster, &pod.hard_spread);
-    let constraints = pod
-        .hard_spread
+    ensure_topologies(cluster, &constraints);
+    let with_all_keys = nodes_with_keys(cluster, &constraints);
+    let constraints = constraints
         .iter()
         .map(|constraint| {
             let eligible = eligible_nodes(cluster, pod, profile, constraint, &with_all_keys);
@@ -179,32 +180,81 @@ enum SoftCounts {
     ByNode(Vec<u32>),
 }
 
-/// Whether a pod is scored: it has soft constraints, or those by default.
-#[must_use]
-pub fn has_soft_constraints(cluster: &Cluster, pod: &Pod, profile: &Profile) -> bool {
-    if pod.has_spread_constraints() {
-        return !pod.soft_spread.is_empty();
+/// What becomes of a node that would break a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is refused.
+    DoNotSchedule,
+    /// It is scored lower.
+    ScheduleAnyway,
+}
+
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::DoNotSchedule => "DoNotSchedule",
+            Self::ScheduleAnyway => "ScheduleAnyway",
+        }
     }
-    profile.default_spread == DefaultSpread::System && cluster.workloads().has_selector_for(pod)
+}
+
+/// Whether a pod has constraints with an action, its own or by default.
+#[must_use]
+pub fn has_constraints(cluster: &Cluster, pod: &Pod, profile: &Profile, action: Action) -> bool {
+    if pod.has_spread_constraints() {
+        return !own_constraints(pod, action).is_empty();
+    }
+    defaults(profile, action).next().is_some() && cluster.workloads().has_selector_for(pod)
+}
+
+fn own_constraints(pod: &Pod, action: Action) -> &[SpreadConstraint] {
+    match action {
+        Action::DoNotSchedule => &pod.hard_spread,
+        Action::ScheduleAnyway => &pod.soft_spread,
+    }
+}
+
+fn defaults(profile: &Profile, action: Action) -> impl Iterator<Item = &TopologySpreadConstraint> {
+    let constraints = profile.default_spread.constraints.iter();
+    constraints.filter(move |constraint| constraint.when_unsatisfiable == action.name())
+}
+
+/// The constraints of a pod with an action. A pod that has none of its own gets those of the profile.
+fn constraints<'a>(
+    cluster: &mut Cluster,
+    pod: &'a Pod,
+    profile: &Profile,
+    action: Action,
+) -> Cow<'a, [SpreadConstraint]> {
+    if pod.has_spread_constraints() || defaults(profile, action).next().is_none() {
+        return Cow::Borrowed(own_constraints(pod, action));
+    }
+    let Some(selector) = cluster.workloads().selector_for(pod) else {
+        return Cow::Borrowed(&[]);
+    };
+    let labels = &pod.footprint.labels;
+    let symbols = cluster.binder_mut().symbols_mut();
+    defaults(profile, action)
+        .map(|constraint| SpreadConstraint {
+            matches_self: selector.matches(labels),
+            selector: selector.clone(),
+            ..SpreadConstraint::new(symbols, labels, constraint)
+        })
+        .collect()
 }
 
 /// Scores nodes by how few pods their domains have; skips pods without soft constraints.
 pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
-    let own = pod.has_spread_constraints();
-    let constraints = if own {
-        Cow::Borrowed(&*pod.soft_spread)
-    } else {
-        Cow::Owned(default_constraints(cluster, pod, profile))
-    };
+    let constraints = constraints(cluster, pod, profile, Action::ScheduleAnyway);
     if constraints.is_empty() {
         return false;
     }
     ensure_topologies(cluster, &constraints);
-    // Only what a pod says itself leaves out the nodes that lack a label.
-    let counted = if own {
-        nodes_with_keys(cluster, &constraints)
-    } else {
+    let counts_all = !pod.has_spread_constraints() && profile.default_spread.counts_nodes_without_labels;
+    let counted = if counts_all {
         cluster.all_nodes().clone()
+    } else {
+        nodes_with_keys(cluster, &constraints)
     };
     let scored: Vec<NodeId> = nodes.iter().copied().filter(|node| counted.contains(*node)).collect();
     let weighed: SmallVec<[Weighed; 2]> = constraints
@@ -234,29 +284,6 @@ pub fn score(cluster: &mut Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeI
     }));
     normalize(out);
     true
-}
-
-/// How pods that say nothing are spread: over hosts and zones, with the pods that belong with them.
-fn default_constraints(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> Vec<SpreadConstraint> {
-    if profile.default_spread == DefaultSpread::Off {
-        return Vec::new();
-    }
-    let Some(selector) = cluster.workloads().selector_for(pod) else {
-        return Vec::new();
-    };
-    let symbols = cluster.binder_mut().symbols_mut();
-    [(names::HOSTNAME, 3), (names::ZONE, 5)]
-        .into_iter()
-        .map(|(key, max_skew)| SpreadConstraint {
-            topology_key: symbols.intern(key),
-            max_skew,
-            min_domains: 1,
-            matches_self: selector.matches(&pod.footprint.labels),
-            selector: selector.clone(),
-            honor_affinity: true,
-            honor_taints: false,
-        })
-        .collect()
 }
 
 /// The raw score of a node that lacks a key; no raw score is negative.

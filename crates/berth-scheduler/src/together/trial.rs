@@ -3,7 +3,7 @@
 use super::Candidate;
 use crate::cluster::{AssumedPod, Cluster};
 use crate::decide::{self, Placement, Scratch};
-use crate::plugins::FilterState;
+use crate::plugins::{FilterState, pod_topology_spread};
 use berth_core::binder::{Assumption, NodeVolumes};
 use berth_core::nodes::NodeId;
 use std::cmp::Ordering;
@@ -199,8 +199,9 @@ impl<'a> Trial<'a> {
 
     /// Whether a pod may fit because another one is placed.
     pub(super) fn depends_on_others(&self, index: usize) -> bool {
-        let pod = self.candidates[index].pod;
-        !pod.hard_spread.is_empty() || pod.footprint.terms.is_some()
+        let Candidate { pod, profile, .. } = &self.candidates[index];
+        let action = pod_topology_spread::Action::DoNotSchedule;
+        pod.footprint.terms.is_some() || pod_topology_spread::has_constraints(self.cluster, pod, profile, action)
     }
 
     /// The nodes that take a pod now, with its volumes there.

@@ -4,7 +4,7 @@
 //! Fields that have no bearing on decisions (profiling, connections) are read and kept for the commands that
 //! need them, or passed over there.
 
-use berth_core::api::{LabelSelector, NodeAffinity};
+use berth_core::api::{NodeAffinity, TopologySpreadConstraint};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -171,21 +171,7 @@ pub(super) struct InterPodAffinityArgsFile {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodTopologySpreadArgsFile {
     pub(super) defaulting_type: Option<String>,
-    pub(super) default_constraints: Vec<SpreadConstraintFile>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[allow(dead_code, reason = "read so that its fields are known")]
-pub(super) struct SpreadConstraintFile {
-    pub(super) max_skew: i32,
-    pub(super) topology_key: String,
-    pub(super) when_unsatisfiable: String,
-    label_selector: Option<LabelSelector>,
-    min_domains: Option<i32>,
-    node_affinity_policy: Option<String>,
-    node_taints_policy: Option<String>,
-    match_label_keys: Vec<String>,
+    pub(super) default_constraints: Vec<TopologySpreadConstraint>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

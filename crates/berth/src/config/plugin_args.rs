@@ -6,10 +6,11 @@ use super::file::{
     ShapePointFile, VolumeBindingArgsFile,
 };
 use super::{API_VERSION, ConfigError, Reader, SchedulerProfile};
-use berth_core::api::{DecodeError, Object};
+use berth_core::api::{DecodeError, Object, TopologySpreadConstraint};
 use berth_core::score::Shape;
 use berth_scheduler::profile::{DefaultSpread, Profile, ScoringForm, ShapePoint};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::time::Duration;
 
 impl Reader {
@@ -264,22 +265,67 @@ impl Reader {
         profile: &mut Profile,
     ) -> Result<(), ConfigError> {
         profile.default_spread = match args.defaulting_type.as_deref().unwrap_or("System") {
-            "System" if args.default_constraints.is_empty() => DefaultSpread::System,
+            "System" if args.default_constraints.is_empty() => DefaultSpread::system(),
             "System" => {
                 let problem = "expected none with `defaultingType: System`; set it to List";
                 return Err(self.error(format!("{at}.defaultConstraints"), problem));
             }
-            "List" if args.default_constraints.is_empty() => DefaultSpread::Off,
             "List" => {
-                let problem =
-                    "Berth has no default constraints but the system's; write them into the pods, or take them out";
-                return Err(self.error(format!("{at}.defaultConstraints"), problem));
+                self.check_default_constraints(at, &args.default_constraints)?;
+                DefaultSpread::list(args.default_constraints.clone())
             }
             found => {
                 let problem = format!("found {found:?}, expected System or List");
                 return Err(self.error(format!("{at}.defaultingType"), problem));
             }
         };
+        Ok(())
+    }
+
+    fn check_default_constraints(&self, at: &str, constraints: &[TopologySpreadConstraint]) -> Result<(), ConfigError> {
+        let mut seen = HashSet::new();
+        for (index, constraint) in constraints.iter().enumerate() {
+            let (key, action) = (&constraint.topology_key, &constraint.when_unsatisfiable);
+            let fail = |field: &str, problem: String| {
+                Err(self.error(format!("{at}.defaultConstraints[{index}]{field}"), problem))
+            };
+            if constraint.max_skew < 1 {
+                return fail(".maxSkew", format!("found {}, expected 1 or more", constraint.max_skew));
+            }
+            if key.is_empty() {
+                return fail(".topologyKey", "expected the name of a node label".to_owned());
+            }
+            if !matches!(&**action, "DoNotSchedule" | "ScheduleAnyway") {
+                let problem = format!("found {action:?}, expected DoNotSchedule or ScheduleAnyway");
+                return fail(".whenUnsatisfiable", problem);
+            }
+            if constraint.label_selector.is_some() {
+                let problem = "expected none: the pods that count are those of the pod's services and its owner";
+                return fail(".labelSelector", problem.to_owned());
+            }
+            if constraint
+                .min_domains
+                .is_some_and(|domains| domains < 1 || action != "DoNotSchedule")
+            {
+                let problem = "expected 1 or more, and only with `whenUnsatisfiable: DoNotSchedule`";
+                return fail(".minDomains", problem.to_owned());
+            }
+            let policies = [
+                (".nodeAffinityPolicy", &constraint.node_affinity_policy),
+                (".nodeTaintsPolicy", &constraint.node_taints_policy),
+            ];
+            for (field, policy) in policies {
+                if let Some(policy) = policy
+                    .as_deref()
+                    .filter(|policy| !matches!(*policy, "Honor" | "Ignore"))
+                {
+                    return fail(field, format!("found {policy:?}, expected Honor or Ignore"));
+                }
+            }
+            if !seen.insert((key, action)) {
+                return fail("", format!("{key} with {action} is there twice; keep one"));
+            }
+        }
         Ok(())
     }
 }
