@@ -255,9 +255,9 @@ impl<'a> Look<'a> {
             .map(|(ordinal, _)| *ordinal);
         for (ordinal, pod) in self.condemned().rev().take(BURST) {
             let is_leaving = field::is_deleting(pod);
-            // A pod that is about to become ready may still need the ones before it; the first unhealthy one need not
-            // wait.
-            let waits = !self.is_healthy(pod) && first_unhealthy != Some(*ordinal);
+            // A pod that is about to become ready may still need the ones before it. The first unhealthy one need not
+            // wait, nor one that has finished: it will never become ready.
+            let waits = !self.is_healthy(pod) && !pods::is_over(pod) && first_unhealthy != Some(*ordinal);
             if !(is_leaving || self.is_ordered && waits) {
                 self.delete_pod(pod, step);
             }

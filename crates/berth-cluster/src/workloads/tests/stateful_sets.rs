@@ -132,6 +132,20 @@ fn scaling_down_goes_backwards_and_keeps_the_claims() {
     );
 }
 
+/// Neither of the two that failed will ever be ready for the other.
+#[test]
+fn pods_that_failed_do_not_hold_up_scaling_down() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 3})));
+    settle(&mut story);
+    for pod in ["web-0", "web-2"] {
+        story.set_status("Pod", pod, json!({"phase": "Failed", "conditions": []}));
+    }
+    story.patch("StatefulSet", "web", json!({"spec": {"replicas": 0}}));
+    settle(&mut story);
+    assert_eq!(story.pods(), [""; 0]);
+}
+
 #[test]
 fn deletion_keeps_claims_unless_the_policy_says_otherwise() {
     for (policy, left) in [("Retain", 2), ("Delete", 0)] {
