@@ -1,7 +1,7 @@
 //! Runs the scheduler in a simulation.
 
 use super::Simulation;
-use berth_scheduler::scheduler::{Context, Effect};
+use berth_scheduler::scheduler::Effect;
 
 impl Simulation {
     /// Carries out the scheduler's effects, and lets it decide about the pods whose turn it is.
@@ -25,11 +25,7 @@ impl Simulation {
     }
 
     fn carry_out_scheduling(&mut self, effect: &Effect) {
-        let context = Context {
-            now: self.now,
-            source: self.settings.event_source().to_owned().into(),
-        };
-        let carried = self.carry_out(&effect.lower(&context));
+        let carried = self.carry_out(&effect.lower(self.now));
         let Effect::Write { id, write } = effect else {
             return;
         };

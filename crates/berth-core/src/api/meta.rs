@@ -23,6 +23,8 @@ pub struct ObjectMeta {
     /// The resource version of this state of the object.
     #[serde(deserialize_with = "nullable")]
     pub resource_version: String,
+    /// Counts the changes of what the object asks for.
+    pub generation: Option<i64>,
     /// Labels.
     #[serde(deserialize_with = "nullable")]
     pub labels: StringMap,

@@ -8,9 +8,7 @@ use berth_cluster::field;
 use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
 use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{
-    Context, DEFAULT_SCHEDULER_NAME, Effect, MOST_TRIES, Order, Scheduler, Settings, Write,
-};
+use berth_scheduler::scheduler::{Effect, MOST_TRIES, Order, Scheduler, Settings, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -139,11 +137,7 @@ impl Scheduling {
             },
             None => effect,
         };
-        let context = Context {
-            now: turn.wall,
-            source: DEFAULT_SCHEDULER_NAME.into(),
-        };
-        let lowered = effect.lower(&context);
+        let lowered = effect.lower(turn.wall);
         turn.spawn(|port| async move {
             let mut done = carry_out(&port, &lowered).await;
             for tries in 1..MOST_TRIES {

@@ -267,7 +267,7 @@ fn failed_operation(stage: FailedStage) -> Option<&'static str> {
     match stage {
         FailedStage::AssumeVolumes => Some("assume"),
         FailedStage::BindVolumes => Some("bind"),
-        FailedStage::Decision | FailedStage::NodeGone | FailedStage::BindPod => None,
+        FailedStage::Decision | FailedStage::NodeGone | FailedStage::BindPod | FailedStage::BindPodInDoubt => None,
     }
 }
 

@@ -109,7 +109,7 @@ impl Component for Options {
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
         let executor = Executor::new(api, recorder);
-        let worker = Worker::new(executor, self.event_source(), self.metrics.clone(), self.process.clock);
+        let worker = Worker::new(executor, self.metrics.clone(), self.process.clock);
         Owner::new(worker, self, inbox)
     }
 }

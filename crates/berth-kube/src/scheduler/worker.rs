@@ -7,8 +7,7 @@ use crate::executor::{Executor, Outcome};
 use berth_core::backoff::Backoff;
 use berth_core::effect::{self, Refusal};
 use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{Context, Effect, MOST_TRIES, WriteId, WriteOutcome};
-use std::borrow::Cow;
+use berth_scheduler::scheduler::{Effect, MOST_TRIES, WriteId, WriteOutcome};
 use tokio::time::Instant;
 
 /// The result of a worker.
@@ -24,14 +23,12 @@ pub(super) struct Finished {
 #[derive(Clone)]
 pub(super) struct Worker {
     pub(super) executor: Executor,
-    /// The component that reports events.
-    source: Cow<'static, str>,
     metrics: Metrics,
     pub(super) clock: Clock,
 }
 
 impl Worker {
-    pub(super) fn new(executor: Executor, source: String, metrics: Metrics, clock: Clock) -> Self {
+    pub(super) fn new(executor: Executor, metrics: Metrics, clock: Clock) -> Self {
         let counted = metrics.clone();
         let executor = executor.counting(move |effect, result| {
             let write = match effect {
@@ -42,17 +39,13 @@ impl Worker {
         });
         Self {
             executor,
-            source: source.into(),
             metrics,
             clock,
         }
     }
 
     fn lower(&self, effect: &Effect) -> Vec<effect::Effect> {
-        effect.lower(&Context {
-            now: self.clock.now(),
-            source: self.source.clone(),
-        })
+        effect.lower(self.clock.now())
     }
 
     /// Carries out an effect, and returns the pod whose effects are ordered.

@@ -22,7 +22,7 @@
 //! is going (KEP-5278): it goes out before the request for the volumes, which does not wait for its answer, and is cleared when the
 //! binding fails. Existing volumes are bound at once: they are not worth another write.
 
-use super::{FailedStage, Outcome, PodRef, Scheduler, Write, WriteId, WriteOutcome};
+use super::{Effect, FailedStage, Outcome, PodRef, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::AssumedPod;
 use crate::events::ClusterEvent;
 use crate::framework::{PluginName, PreFilter};
@@ -90,6 +90,8 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Seen {
     pod: PodRef,
+    /// The name of its profile.
+    scheduler: String,
     node: String,
 }
 
@@ -227,7 +229,7 @@ impl Scheduler {
         if let Some(seen) = self.unanswered.remove(&id) {
             match outcome {
                 WriteOutcome::Done { .. } | WriteOutcome::Unknown { .. } => self.tell_scheduled(seen),
-                WriteOutcome::Failed { .. } => self.counts.overtaken += 1,
+                WriteOutcome::Failed { .. } | WriteOutcome::Overtaken { .. } => self.counts.overtaken += 1,
             }
             return;
         }
@@ -241,7 +243,9 @@ impl Scheduler {
                 };
                 match outcome {
                     WriteOutcome::Done { version } => binding.assumption.written(target, *version),
-                    WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem } => {
+                    WriteOutcome::Failed { problem }
+                    | WriteOutcome::Overtaken { problem }
+                    | WriteOutcome::Unknown { problem } => {
                         binding.in_doubt |= matches!(outcome, WriteOutcome::Unknown { .. });
                         let message = format!("running PreBind plugin \"VolumeBinding\": {problem}");
                         binding.failed.get_or_insert(message);
@@ -270,10 +274,14 @@ impl Scheduler {
                     self.tell_scheduled(seen);
                 }
             }
-            (Stage::BindingPod(write), WriteOutcome::Failed { problem } | WriteOutcome::Unknown { problem })
+            (Stage::BindingPod(write), WriteOutcome::Failed { problem }) if *write == id => {
+                self.fail_binding(&key, FailedStage::BindPod, format!("binding rejected: {problem}"), now);
+            }
+            (Stage::BindingPod(write), WriteOutcome::Overtaken { problem } | WriteOutcome::Unknown { problem })
                 if *write == id =>
             {
-                self.fail_binding(&key, FailedStage::BindPod, format!("binding rejected: {problem}"), now);
+                let message = format!("binding rejected: {problem}");
+                self.fail_binding(&key, FailedStage::BindPodInDoubt, message, now);
             }
             // An answer to a write that nobody waits for any more.
             (Stage::Waiting(_) | Stage::Committing { .. } | Stage::Bound | Stage::BindingPod(_), _) => {}
@@ -282,17 +290,23 @@ impl Scheduler {
 
     /// A pod on the node that was chosen for it.
     fn seen(&self, key: &PodKey, node: Symbol) -> Option<Seen> {
+        let pod = self.pods.get(key)?;
         Some(Seen {
-            pod: self.pods.get(key)?.reference(key),
+            pod: pod.reference(key),
+            scheduler: pod.scheduler_name().to_owned(),
             node: self.cluster.symbols().text(node).to_owned(),
         })
     }
 
     fn tell_scheduled(&mut self, seen: Seen) {
         self.counts.scheduled += 1;
-        let Seen { pod, node } = seen;
-        let message = format!("Successfully assigned {} to {node}", pod.key);
-        self.event(pod, Outcome::Scheduled, message);
+        let Seen { pod, scheduler, node } = seen;
+        self.effects.push(Effect::Event {
+            message: format!("Successfully assigned {} to {node}", pod.key),
+            pod,
+            source: scheduler,
+            outcome: Outcome::Scheduled,
+        });
     }
 
     /// Whether the API server has taken the pod's node, and the watch has not shown it yet.
@@ -417,13 +431,7 @@ impl Scheduler {
             self.abort(key, attempt);
         }
         self.tell_destination(key, "");
-        let outcome = Outcome::Failed(stage);
-        if stage != FailedStage::BindPod {
-            self.say(key, outcome, message);
-        } else if let Some(pod) = self.pods.get(key) {
-            let reference = pod.reference(key);
-            self.event(reference, outcome, message);
-        }
+        self.say(key, Outcome::Failed(stage), message);
         self.queue.failed(key, now);
     }
 

@@ -22,6 +22,8 @@ pub enum Effect {
     Condition {
         /// The pod.
         pod: PodRef,
+        /// The generation of the pod that was looked at; 0 if it has none.
+        generation: i64,
         /// `Unschedulable` or `SchedulerError`.
         reason: &'static str,
         /// In words.
@@ -38,6 +40,8 @@ pub enum Effect {
     Event {
         /// The pod.
         pod: PodRef,
+        /// Who reports it: the name of the profile that decided.
+        source: String,
         /// What became of it.
         outcome: Outcome,
         /// In words.
@@ -69,8 +73,10 @@ pub enum FailedStage {
     BindVolumes,
     /// The chosen node is gone.
     NodeGone,
-    /// The API server did not take the node.
+    /// The API server refused the node.
     BindPod,
+    /// The answer about the node was lost, or the pod has changed: it may have a node.
+    BindPodInDoubt,
 }
 
 impl Outcome {
@@ -79,7 +85,6 @@ impl Outcome {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Scheduled => "Scheduled",
-            Self::Failed(FailedStage::BindPod) => "FailedBinding",
             Self::Unschedulable | Self::Failed(_) => "FailedScheduling",
             Self::Preempted => "Preempted",
         }
@@ -211,6 +216,11 @@ pub enum WriteOutcome {
     },
     /// It was not carried out.
     Failed {
+        /// In words.
+        problem: String,
+    },
+    /// It was not carried out because the object is no longer the one that was decided on.
+    Overtaken {
         /// In words.
         problem: String,
     },

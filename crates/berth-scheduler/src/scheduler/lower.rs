@@ -7,31 +7,34 @@ use berth_core::hold::Hold;
 use berth_core::names;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What writes say besides what was decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// The time that conditions carry.
-    pub now: Timestamp,
-    /// The component that reports events, as `default-scheduler`.
-    pub source: Cow<'static, str>,
-}
-
 impl Effect {
-    /// The writes that carry it out, in order.
+    /// The writes that carry it out, in order. Conditions carry the time.
     #[must_use]
-    pub fn lower(&self, context: &Context) -> Vec<effect::Effect> {
+    pub fn lower(&self, now: Timestamp) -> Vec<effect::Effect> {
         match self {
-            Self::Write { write, .. } => write.lower(context.now),
-            Self::Condition { pod, reason, message } => {
-                let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason,
-                    "message": message, "lastProbeTime": null, "lastTransitionTime": seconds(context.now)});
+            Self::Write { write, .. } => write.lower(now),
+            Self::Condition {
+                pod,
+                generation,
+                reason,
+                message,
+            } => {
+                let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": reason,
+                    "message": message, "lastProbeTime": null, "lastTransitionTime": seconds(now)});
+                if *generation > 0 {
+                    condition["observedGeneration"] = json!(generation);
+                }
                 vec![status(pod, "condition", json!({"conditions": [condition]}))]
             }
             Self::Nominate { pod, node } => vec![status(pod, "nominate", json!({"nominatedNodeName": node}))],
-            Self::Event { pod, outcome, message } => vec![effect::Effect::Event(Event {
+            Self::Event {
+                pod,
+                source,
+                outcome,
+                message,
+            } => vec![effect::Effect::Event(Event {
                 about: pod.target(),
                 event_type: if outcome.is_warning() {
                     EventType::Warning
@@ -40,7 +43,7 @@ impl Effect {
                 },
                 reason: outcome.reason(),
                 message: message.clone(),
-                source: context.source.clone(),
+                source: source.clone().into(),
             })],
         }
     }
@@ -172,6 +175,11 @@ impl Write {
             (Err(refusal @ Refusal::Unavailable { in_doubt: true, .. }), _) => WriteOutcome::Unknown {
                 problem: refusal.to_string(),
             },
+            (Err(refusal @ (Refusal::Conflict(_) | Refusal::NotFound(_) | Refusal::Stale)), _) => {
+                WriteOutcome::Overtaken {
+                    problem: refusal.to_string(),
+                }
+            }
             (Err(refusal), _) => WriteOutcome::Failed {
                 problem: refusal.to_string(),
             },
@@ -225,10 +233,7 @@ mod tests {
     use super::*;
 
     fn lower(effect: &Effect) -> Vec<effect::Effect> {
-        effect.lower(&Context {
-            now: "2026-11-15T18:20:00.5Z".parse().unwrap(),
-            source: "default-scheduler".into(),
-        })
+        effect.lower("2026-11-15T18:20:00.5Z".parse().unwrap())
     }
 
     fn lower_write(write: Write) -> Vec<effect::Effect> {
@@ -321,6 +326,7 @@ mod tests {
     fn what_is_said_about_a_pod_is_said_about_that_very_pod() {
         let unschedulable = lower(&Effect::Condition {
             pod: pod(),
+            generation: 3,
             reason: "Unschedulable",
             message: "0/1 nodes are available".into(),
         });
@@ -330,6 +336,7 @@ mod tests {
             (Guard::Uid, Some("status"))
         );
         assert_eq!(unschedulable.merge, Merge::Strategic);
+        assert_eq!(unschedulable.body["status"]["conditions"][0]["observedGeneration"], 3);
         let nominated = lower(&Effect::Nominate {
             pod: pod(),
             node: "n1".into(),
@@ -337,6 +344,7 @@ mod tests {
         assert_eq!(patch(&nominated).body, json!({"status": {"nominatedNodeName": "n1"}}));
         let told = lower(&Effect::Event {
             pod: pod(),
+            source: "batch-scheduler".to_owned(),
             outcome: Outcome::Unschedulable,
             message: "no".into(),
         });
@@ -346,7 +354,7 @@ mod tests {
         assert_eq!(event.about, pod().target());
         assert_eq!(
             (event.event_type, event.reason, &*event.source),
-            (EventType::Warning, "FailedScheduling", "default-scheduler")
+            (EventType::Warning, "FailedScheduling", "batch-scheduler")
         );
     }
 
@@ -358,10 +366,15 @@ mod tests {
         };
         assert_eq!(bind.outcome(Ok("12")), WriteOutcome::Done { version: 12 });
         let gone = Refusal::NotFound(pod().target().key);
-        let failed = WriteOutcome::Failed {
+        let overtaken = WriteOutcome::Overtaken {
             problem: "Pod team/web-0 not found".into(),
         };
-        assert_eq!(bind.outcome(Err(&gone)), failed);
+        assert_eq!(bind.outcome(Err(&gone)), overtaken);
+        let refused = Refusal::Invalid {
+            key: pod().target().key,
+            message: "no such node".into(),
+        };
+        assert!(matches!(bind.outcome(Err(&refused)), WriteOutcome::Failed { .. }));
         let lost = Refusal::Unavailable {
             key: pod().target().key,
             message: "no answer".into(),

@@ -26,7 +26,6 @@ mod sweep;
 mod watch;
 
 pub use effects::{Effect, FailedStage, Outcome, PodRef, Write, WriteId, WriteOutcome};
-pub use lower::Context;
 pub use plan::Look;
 pub use sending::{MOST_TRIES, Order};
 pub use settings::{Settings, Together};
@@ -342,21 +341,19 @@ impl Scheduler {
         id
     }
 
-    fn event(&mut self, pod: PodRef, outcome: Outcome, message: String) {
-        self.effects.push(Effect::Event { pod, outcome, message });
-    }
-
-    /// Says why a pod waits: by an event each time, and by its condition if that said something else before.
+    /// Says why a pod waits: by an event each time, and by its condition if that said something else before. A pod that may
+    /// have a node gets no condition.
     fn say(&mut self, key: &PodKey, outcome: Outcome, message: String) {
         let Some(pod) = self.pods.get_mut(key) else {
             return;
         };
         let reference = pod.reference(key);
-        let new = pod.said.as_deref() != Some(&message);
-        pod.said = Some(message.clone());
-        if new {
+        let is_in_doubt = outcome == Outcome::Failed(FailedStage::BindPodInDoubt);
+        if !is_in_doubt && pod.said.as_deref() != Some(&message) {
+            pod.said = Some(message.clone());
             self.effects.push(Effect::Condition {
                 pod: reference.clone(),
+                generation: pod.object.metadata.generation.unwrap_or(0),
                 reason: match outcome {
                     Outcome::Unschedulable => "Unschedulable",
                     Outcome::Failed(_) | Outcome::Scheduled | Outcome::Preempted => "SchedulerError",
@@ -364,6 +361,11 @@ impl Scheduler {
                 message: message.clone(),
             });
         }
-        self.event(reference, outcome, message);
+        self.effects.push(Effect::Event {
+            pod: reference,
+            source: pod.scheduler_name().to_owned(),
+            outcome,
+            message,
+        });
     }
 }

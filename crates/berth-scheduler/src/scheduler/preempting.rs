@@ -56,6 +56,8 @@ impl PendingPod {
 #[derive(Debug)]
 pub(super) struct Eviction {
     pub(super) by: PodKey,
+    /// The profile of that pod.
+    scheduler: String,
     victim: PodRef,
     /// The node that it leaves.
     node: Box<str>,
@@ -153,7 +155,7 @@ impl Scheduler {
             preemptor.object.metadata.uid.clone(),
             preemptor.compiled.footprint.priority,
         );
-        let reference = preemptor.reference(key);
+        let (reference, scheduler) = (preemptor.reference(key), preemptor.scheduler_name().to_owned());
         let node = self.node_name(candidate.node);
         for victim in &candidate.victims {
             let Some(running) = self.cluster.pods().get(*victim) else {
@@ -176,6 +178,7 @@ impl Scheduler {
             let id = self.write(key, write);
             let eviction = Eviction {
                 by: PodKey::clone(key),
+                scheduler: scheduler.clone(),
                 victim,
                 node: node.as_str().into(),
                 message: format!("Preempted by pod {uid} on node {node}"),
@@ -335,11 +338,15 @@ impl Scheduler {
                 let Some(eviction) = self.evictions.get(&id) else {
                     return;
                 };
-                let (victim, message) = (eviction.victim.clone(), eviction.message.clone());
                 self.counts.victims += 1;
-                self.event(victim, Outcome::Preempted, message);
+                self.effects.push(Effect::Event {
+                    pod: eviction.victim.clone(),
+                    source: eviction.scheduler.clone(),
+                    outcome: Outcome::Preempted,
+                    message: eviction.message.clone(),
+                });
             }
-            WriteOutcome::Failed { .. } | WriteOutcome::Unknown { .. } => {
+            WriteOutcome::Failed { .. } | WriteOutcome::Overtaken { .. } | WriteOutcome::Unknown { .. } => {
                 if let Some(eviction) = self.evictions.remove(&id) {
                     self.queue.back_off(&eviction.by);
                 }

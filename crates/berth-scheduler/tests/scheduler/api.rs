@@ -1,7 +1,7 @@
 //! The cluster in memory as a scheduler sees it: changes that were not delivered yet, and what its writes do there.
 
 use berth_core::api::{Kind, Object};
-use berth_scheduler::scheduler::{Context, DEFAULT_SCHEDULER_NAME, Effect, WriteOutcome};
+use berth_scheduler::scheduler::{Effect, WriteOutcome};
 use berth_testing::{Cluster, Fault, Manifest};
 use serde_json::Value;
 
@@ -86,11 +86,7 @@ impl Api {
 
     /// Carries out what the scheduler wants, as its executors do. The outcome is that of a write.
     pub(crate) fn apply(&mut self, effect: &Effect, fault: Fault) -> Option<WriteOutcome> {
-        let context = Context {
-            now: self.cluster.now(),
-            source: DEFAULT_SCHEDULER_NAME.into(),
-        };
-        let effects = effect.lower(&context);
+        let effects = effect.lower(self.cluster.now());
         // The answer that gets lost is that of all requests together.
         let befallen = if fault == Fault::AnswerLost { effects.len() } else { 1 };
         let mut number = 0;

@@ -4,8 +4,9 @@ use crate::api::Api;
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_core::names;
+use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::Place;
-use berth_scheduler::scheduler::{Effect, Write, WriteId, WriteOutcome};
+use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteId, WriteOutcome};
 use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
@@ -313,6 +314,54 @@ fn binding_takes_too_long() {
     world.controller = true;
     world.advance(2);
     assert_done(&world);
+}
+
+/// A node that the API server refuses is an error; after a conflict the pod may have a node, and no condition says otherwise.
+#[test]
+fn a_refused_node_is_an_error_unless_the_pod_may_have_one() {
+    for (fault, condition) in [(Fault::Refused, Some("SchedulerError")), (Fault::Conflict, None)] {
+        let mut world = World::of([node("n1"), pod("db", &[])]);
+        world.fault = Box::new(move |number, _| if number == 0 { fault } else { Fault::None });
+        world.settle();
+        let conditions: Vec<_> = world.conditions.iter().map(|(_, reason)| *reason).collect();
+        assert_eq!(conditions, Vec::from_iter(condition), "{fault:?}");
+        assert_eq!(world.said[0].1, "FailedScheduling");
+        world.advance(10);
+        assert_eq!(world.api.node_of("default/db"), "n1");
+    }
+}
+
+#[test]
+fn each_profile_reports_under_its_own_name() {
+    let mut world = World::of([node("n1")]);
+    let settings = Settings {
+        profiles: ["default-scheduler", "batch"]
+            .map(|name| (name.to_owned(), Profile::default()))
+            .into(),
+        ..Settings::default()
+    };
+    world.scheduler = Scheduler::new(settings, 7);
+    let mut batch = pod("sum", &[]);
+    batch["spec"]["schedulerName"] = json!("batch");
+    batch["spec"]["nodeSelector"] = json!({"disk": "fast"});
+    let mut usual = pod("web", &[]);
+    usual["spec"]["nodeSelector"] = json!({"disk": "fast"});
+    world.create([batch, usual]);
+    world.deliver();
+    while world.scheduler.step(world.now) {}
+    let effects = world.scheduler.take_effects();
+    let mut sources: Vec<_> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Event { pod, source, .. } => Some((&*pod.key, source.as_str())),
+            _ => None,
+        })
+        .collect();
+    sources.sort_unstable();
+    assert_eq!(
+        sources,
+        [("default/sum", "batch"), ("default/web", "default-scheduler")]
+    );
 }
 
 /// The room and the volume of a pod that is not placed after all go to the next one.

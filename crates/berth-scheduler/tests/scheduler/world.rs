@@ -191,7 +191,9 @@ impl World {
     pub(crate) fn carry_out(&mut self, effect: Effect) {
         let mut fault = Fault::None;
         match &effect {
-            Effect::Event { pod, outcome, message } => {
+            Effect::Event {
+                pod, outcome, message, ..
+            } => {
                 self.said.push((pod.key.to_string(), outcome.reason(), message.clone()));
             }
             Effect::Condition { pod, reason, .. } => self.conditions.push((pod.key.to_string(), reason)),

@@ -272,15 +272,8 @@ const EVENTS: &[EventLine] = &[
         SCHEDULER,
         "FailedScheduling",
         "pod",
-        "No node fits, or binding the volumes failed. The message counts the nodes by reason.",
+        "No node fits, binding the volumes failed, or the API server refused the node. The message counts the nodes by reason, or says what failed; the pod is tried again.",
         "See the table above, and `berth explain --pod`.",
-    ),
-    event(
-        SCHEDULER,
-        "FailedBinding",
-        "pod",
-        "The API server refused the pod's node. The pod is tried again.",
-        "If it stays, the message says what the server refused.",
     ),
     event(
         SCHEDULER,
@@ -432,7 +425,7 @@ fn coded() -> Vec<(String, String)> {
 /// Who tells of which event, as the code has it.
 fn told() -> Vec<(&'static str, String)> {
     // The scheduler's stand as texts where they are reported.
-    let scheduler = ["Scheduled", "FailedScheduling", "FailedBinding", "Preempted"];
+    let scheduler = ["Scheduled", "FailedScheduling", "Preempted"];
     let scheduler = scheduler.iter().map(|reason| (SCHEDULER, (*reason).to_owned()));
     let controller = berth_controller::Reason::ALL.iter();
     let controller = controller.map(|reason| (CONTROLLER, reason.as_str().to_owned()));

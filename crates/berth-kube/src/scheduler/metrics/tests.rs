@@ -10,6 +10,7 @@ fn told(outcome: Outcome) -> Effect {
             key: "default/p".into(),
             uid: "u".to_owned(),
         },
+        source: "default-scheduler".to_owned(),
         outcome,
         message: "in words".to_owned(),
     }
@@ -37,6 +38,7 @@ fn only_failures_of_volumes_are_errors_of_volumes() {
     let mut ledger = ledger();
     for stage in [
         FailedStage::BindPod,
+        FailedStage::BindPodInDoubt,
         FailedStage::NodeGone,
         FailedStage::AssumeVolumes,
         FailedStage::BindVolumes,
@@ -52,7 +54,7 @@ fn only_failures_of_volumes_are_errors_of_volumes() {
     count("assume", 1);
     count("bind", 1);
     assert!(
-        text.contains("result=\"error\",profile=\"default-scheduler\"} 5\n"),
+        text.contains("result=\"error\",profile=\"default-scheduler\"} 6\n"),
         "{text}"
     );
 }
