@@ -66,7 +66,7 @@ fn pod(binder: &mut VolumeBinder, first_claim: usize, claims: usize) -> PodVolum
     PodVolumes::new(binder.symbols_mut(), &pod)
 }
 
-/// Find, score, assume and revert for one pod after another, volumes a node and claims a pod given.
+/// Finds, scores, assumes and reverts one pod after another, for the given volumes per node and claims per pod.
 #[divan::bench(args = [(10, 1), (40, 1), (10, 2), (10, 3)])]
 fn place(bencher: Bencher<'_, '_>, (volumes_per_node, claims): (usize, usize)) {
     let mut binder = cluster(volumes_per_node);

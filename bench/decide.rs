@@ -1,10 +1,11 @@
-//! Time to decide on pods without volumes: all plugins, every node, one thread. Alone, many alike, and with victims to find.
+//! Measures decisions about pods without volumes: all plugins, every node, one thread. Single pods, many equivalent
+//! ones, and preemption.
 //!
 //! 5,000 nodes (and 100,000) in 20 zones with 10,000 running pods of 100 workloads. Each decision is followed by assuming the pod, as
-//! a scheduler does, and by forgetting it, so that every decision meets the same cluster.
+//! a scheduler does, and by forgetting it, so that every decision sees the same cluster.
 //!
-//! Alike pods share verdicts and scores by node; what is left for each is what looks at other nodes. Nodes with a soft
-//! taint and pods with images that some nodes hold are part of it.
+//! Equivalent pods share verdicts and scores by node; what remains for each is what depends on other nodes. Some nodes
+//! have a soft taint, and some have the pods' images.
 
 #![allow(
     clippy::expect_used,
@@ -73,7 +74,7 @@ fn term(app: usize, key: &str) -> Value {
     json!({"labelSelector": {"matchLabels": {"app": format!("app-{app}")}}, "topologyKey": key})
 }
 
-/// What the pods of a bench demand of the pods around them.
+/// The affinity of a benchmark's pods.
 fn demands(bench: &str, app: usize) -> Value {
     let (zone, host) = ("topology.kubernetes.io/zone", "kubernetes.io/hostname");
     match bench {
@@ -108,13 +109,13 @@ fn cluster(bench: &str, nodes: usize) -> Cluster {
     cluster
 }
 
-/// Decides again and again on pods of all workloads in turn.
+/// Decides repeatedly about pods of all workloads in turn.
 #[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"])]
 fn decide_and_assume(bencher: Bencher<'_, '_>, bench: &str) {
     measure(bencher, bench, NODES);
 }
 
-/// Decides as [`decide_and_assume`] on a cluster twenty times as large.
+/// Like [`decide_and_assume`] on a cluster twenty times as large.
 #[divan::bench(args = ["plain", "anti-affinity", "spread"], sample_count = 20)]
 fn on_100_000_nodes(bencher: Bencher<'_, '_>, bench: &str) {
     measure(bencher, bench, 100_000);
@@ -142,7 +143,7 @@ fn measure(bencher: Bencher<'_, '_>, bench: &str, nodes: usize) {
     });
 }
 
-/// Decides on alike pods of one workload, and assumes each: what a replica costs after the first.
+/// Decides about equivalent pods of one workload, and assumes each: the cost of a replica after the first.
 fn place_alike(cluster: &mut Cluster, pods: &[Pod], profile: &Profile, scratch: &mut Scratch) {
     let mut assumed = Vec::new();
     for pod in pods {
@@ -156,13 +157,13 @@ fn place_alike(cluster: &mut Cluster, pods: &[Pod], profile: &Profile, scratch: 
     }
 }
 
-/// The first of many alike pods, on a cluster that was asked nothing yet.
+/// The first of many equivalent pods, on a cluster without cached answers.
 #[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"], sample_count = 5, sample_size = 1)]
 fn first_of_its_kind(bencher: Bencher<'_, '_>, bench: &str) {
     alike(bencher, bench, 1);
 }
 
-/// A thousand alike pods, one after the other.
+/// A thousand equivalent pods, one after the other.
 #[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"], sample_count = 3, sample_size = 1)]
 fn thousand_alike(bencher: Bencher<'_, '_>, bench: &str) {
     alike(bencher, bench, 1000);
@@ -182,7 +183,7 @@ fn alike(bencher: Bencher<'_, '_>, bench: &str, count: usize) {
         .bench_local_refs(|(cluster, scratch)| place_alike(cluster, &pods, &profile, scratch));
 }
 
-/// The filters alone on pods of one workload, without anything shared.
+/// Only the filters on pods of one workload, without sharing.
 #[divan::bench(args = ["plain", "anti-affinity", "affinity", "spread"])]
 fn filters_alone(bencher: Bencher<'_, '_>, bench: &str) {
     let mut cluster = cluster(bench, NODES);
@@ -202,7 +203,7 @@ fn filters_alone(bencher: Bencher<'_, '_>, bench: &str) {
     });
 }
 
-/// Finds victims on a full cluster: every node has four pods of lower priority, and any of them will do.
+/// Finds victims on a full cluster: every node has four pods of lower priority, any of which is suitable.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn preempt_on_full_cluster(bencher: Bencher<'_, '_>) {
     let mut cluster = Cluster::default();

@@ -1,4 +1,4 @@
-// Usage: node check.mjs PAGES PICTURES. Prints a line for each check that fails, and `N passed, N failed`.
+// Usage: node check.mjs PAGES PICTURES. Prints a line for each failed check, and `N passed, N failed`.
 import { chromium } from "playwright-core";
 import { statSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
 
-// Opens a page and hands it to `look`, then checks what no page may do.
+// Opens a page and passes it to `look`, then checks what no page may do.
 const open = async (name, options, look) => {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
@@ -36,7 +36,7 @@ const open = async (name, options, look) => {
 };
 const text = (page, selector) => page.locator(selector).first().innerText();
 const isShown = (page, selector) => page.locator(selector).first().isVisible();
-// The colours of an element and of what lies behind it, as luminances.
+// The colours of an element and its background, as luminances.
 const contrast = (page, selector) =>
   page.locator(selector).first().evaluate((element) => {
     const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });

@@ -1,7 +1,7 @@
 //! A cluster generated from a seed: nodes in zones, local volumes, claims and pods.
 //!
-//! Objects are made one by one in the form in which an API server would give them, and whoever takes them need
-//! not keep them: a hundred thousand nodes with a million volumes pass through without being held.
+//! Objects are created one by one in the form of an API server's responses, and the receiver need not keep them: a
+//! hundred thousand nodes with a million volumes pass through without being held in memory.
 
 use crate::random::Random;
 use berth_core::api::{ClaimSource, Namespace, Node};
@@ -16,48 +16,48 @@ const GIB: i64 = 1 << 30;
 const CLASS: &str = "local";
 const NAMESPACE: &str = "bench";
 
-/// Sizes of disks in GiB, as local volumes are usually cut.
+/// Disk sizes in GiB, as is common for local volumes.
 const VOLUME_SIZES: [i64; 6] = [10, 20, 50, 100, 200, 500];
-/// Sizes that claims ask for in GiB: often a little less than a disk has.
+/// Requested sizes of claims in GiB: often slightly less than a disk.
 const CLAIM_SIZES: [i64; 6] = [5, 10, 20, 40, 80, 100];
-/// Processors and memory in GiB of nodes.
+/// CPUs and memory in GiB of nodes.
 const NODE_SIZES: [(i64, i64); 6] = [(8, 32), (16, 64), (16, 128), (32, 128), (64, 256), (96, 384)];
-/// Milli-processors and memory in MiB that pods ask for.
+/// Millicores and memory in MiB that pods request.
 const POD_SIZES: [(i64, i64); 6] = [(50, 64), (100, 128), (250, 256), (500, 512), (500, 1024), (1000, 2048)];
-/// Pods belong to so many applications.
+/// Number of applications that pods belong to.
 const APPLICATIONS: usize = 50;
 
-/// What to make up.
+/// The size of the generated cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Nodes.
     pub nodes: usize,
-    /// Local volumes on each of them.
+    /// Local volumes per node.
     pub volumes_per_node: usize,
-    /// Pods to place.
+    /// Pods to schedule.
     pub pods: usize,
-    /// Claims of each of them.
+    /// Claims per pod.
     pub claims: usize,
-    /// How many kinds of pods there are that are alike in all that decisions read; at random if it is not said.
+    /// Number of distinct pod shapes, equal in everything that decisions read; random if not set.
     pub shapes: Option<usize>,
     /// Random seed.
     pub seed: u64,
 }
 
 impl Size {
-    /// How many zones the nodes are in: at least three, and some hundred nodes in each.
+    /// Number of zones: at least three, with some hundred nodes each.
     #[must_use]
     pub fn zones(&self) -> usize {
         (self.nodes / 500).clamp(3, 60)
     }
 
-    /// The shape of a pod, if their number is given: they come in turns.
+    /// The shape of a pod, if their number is set: shapes take turns.
     fn shape(&self, pod: usize) -> Option<usize> {
         self.shapes.map(|shapes| pod % shapes.max(1))
     }
 }
 
-/// Makes every object but the pods, and hands each on.
+/// Creates every object except the pods, and passes each on.
 pub(crate) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
     let mut random = Random::new(size.seed);
     sink(
@@ -75,7 +75,7 @@ pub(crate) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
         }
     }
     for pod in 0..size.pods {
-        // Pods of one shape ask for the same storage.
+        // Pods of one shape request the same storage.
         let mut of_shape = size.shape(pod).map(|shape| Random::new(size.seed ^ shape as u64));
         for claim in 0..size.claims {
             let random = of_shape.as_mut().unwrap_or(&mut random);
@@ -84,13 +84,13 @@ pub(crate) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
     }
 }
 
-/// Makes a pod. Pods are made from their number alone, so that one can be made without those before it.
+/// Creates a pod. Pods are derived only from their number, so that one can be created without those before it.
 pub(crate) fn pod(size: &Size, index: usize) -> Pod {
     let chance = size.shape(index).unwrap_or(index);
     let mut random = Random::new(size.seed ^ (chance as u64 + 1).wrapping_mul(0xA24B_AED4_963E_E407));
     let (milli_cpu, memory_mib) = random.one_of(&POD_SIZES);
     let application = format!("app-{}", random.below(APPLICATIONS));
-    // A page of memory more or less sets shapes apart and weighs nothing.
+    // A page of memory more or less distinguishes shapes without any weight.
     let apart = size.shape(index).map_or(0, |shape| shape as i64 * 4096);
     let mut pod = Pod {
         metadata: named(&pod_name(index), NAMESPACE),

@@ -1,4 +1,4 @@
-//! `berth bench decide`: how fast decisions are, in memory and with placement.
+//! `berth bench decide`: measures decisions in memory, including placement.
 
 pub use crate::cluster::Size;
 
@@ -11,41 +11,41 @@ use berth_scheduler::profile::Profile;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How many objects are loaded between two looks at the clock for progress.
+/// Number of objects loaded between two progress checks.
 const PROGRESS_EVERY: usize = 1000;
-/// How many pods are decided on between two looks at the clock for progress: they take longer than objects.
+/// Number of pods decided between two progress checks: they take longer than objects.
 const PODS_PER_LOOK: usize = 16;
 
-/// What was measured. The field names are a contract with users' scripts.
+/// The measurement. The field names are a contract with users' scripts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
     /// Nodes in the cluster.
     pub nodes: usize,
     /// Volumes in the cluster.
     pub volumes: usize,
-    /// Pods decided on.
+    /// Pods decided.
     pub pods: usize,
     /// Pods that got a node.
     pub placed: usize,
-    /// Seconds to make up the cluster and load it.
+    /// Seconds to generate and load the cluster.
     pub load_s: f64,
-    /// Seconds to decide on all pods and to assume each decision.
+    /// Seconds to decide all pods and to assume each decision.
     pub decide_s: f64,
-    /// The part of it in which a processor worked on it; less if other programs took turns.
+    /// The CPU time of it; less if other programs took turns.
     pub decide_cpu_s: f64,
-    /// Pods in a second of `decide_s`.
+    /// Pods per second of `decide_s`.
     pub pods_per_s: f64,
-    /// Microseconds for a pod: half took no longer.
+    /// Microseconds per pod, 50th percentile.
     pub p50_us: f64,
-    /// Microseconds for a pod: 99 in 100 took no longer.
+    /// Microseconds per pod, 99th percentile.
     pub p99_us: f64,
     /// Memory of the process at the end.
     pub rss_bytes: u64,
-    /// The most memory that the process had.
+    /// The peak memory of the process.
     pub peak_rss_bytes: u64,
-    /// Claims of each pod.
+    /// Claims per pod.
     pub claims: usize,
-    /// Kinds of pods that are alike in all that decisions read, if their number was given.
+    /// Number of distinct pod shapes, if set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shapes: Option<usize>,
     /// Zones that the nodes are in.
@@ -54,7 +54,7 @@ pub struct Measurement {
     pub seed: u64,
 }
 
-/// Makes up a cluster, decides on its pods one after the other, and measures.
+/// Generates a cluster, decides its pods one after the other, and measures.
 pub fn measure(size: &Size, profile: &Profile, progress: &mut Progress<'_>) -> Measurement {
     let begun = Instant::now();
     let mut cluster = load(size, progress);
@@ -109,9 +109,9 @@ fn load(size: &Size, progress: &mut Progress<'_>) -> Cluster {
     cluster
 }
 
-/// Decides on a pod and lets it take its node and its volumes. False if it fits nowhere.
+/// Decides a pod and assumes its node and its volumes. Returns false if it fits nowhere.
 ///
-/// It keeps its name in the binary: `bench/instructions` counts what happens inside.
+/// It keeps its name in the binary: `bench/instructions` counts the instructions inside.
 #[inline(never)]
 fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, scratch: &mut Scratch) -> bool {
     let compiled = cluster.compile(&profile.adapt(pod));
@@ -123,7 +123,7 @@ fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, s
     placed
 }
 
-/// Nothing is ever bound here, and nothing fails: what is assumed stays.
+/// Nothing is ever bound here, and nothing fails: assumptions remain.
 fn assume(cluster: &mut Cluster, pod: &Pod, placement: &Placement) -> bool {
     match cluster.assume_volumes(placement.node, &placement.volumes) {
         Ok(assumption) => assumption.keep(),
@@ -133,14 +133,14 @@ fn assume(cluster: &mut Cluster, pod: &Pod, placement: &Placement) -> bool {
     true
 }
 
-/// The time in microseconds that `percent` of the sorted times do not exceed.
+/// The time in microseconds at `percent` of the sorted times.
 fn percentile(sorted: &[Duration], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(rank).map_or(0.0, |time| time.as_secs_f64() * 1e6)
 }
 
 impl Measurement {
-    /// The measurement for a person.
+    /// The measurement as text.
     #[must_use]
     pub fn table(&self) -> String {
         crate::table(&[

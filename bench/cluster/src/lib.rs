@@ -1,4 +1,4 @@
-//! What `berth bench` runs: clusters generated from a seed, and measurements on them.
+//! The benchmarks of `berth bench`: generated clusters, and measurements on them.
 //!
 //! The simulation that is measured is a parameter: this crate does not depend on the binary.
 
@@ -10,10 +10,10 @@ pub mod simulate;
 
 use std::fmt::Write as _;
 
-/// Told now and then how far a measurement has got: a verb, how many, of what. "decided on", 512, "pods".
+/// Called with the progress of a measurement: a verb, a number, and a noun. "decided on", 512, "pods".
 pub type Progress<'p> = dyn FnMut(&str, usize, &str) + 'p;
 
-/// Rows of a measurement for a person: a label, and the text beside it.
+/// The rows of a measurement as text: labels and values.
 fn table(rows: &[(&str, String)]) -> String {
     let mut out = String::new();
     for (label, text) in rows {

@@ -1,13 +1,13 @@
-//! What the system says about this process.
+//! Information from the system about this process.
 
-/// How long a processor has worked on this thread, where the system says it.
+/// CPU time of this thread, if the system reports it.
 pub(crate) fn seconds_on_processor() -> f64 {
     let counters = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = counters.split(' ').next().and_then(|first| first.parse::<f64>().ok());
     nanoseconds.unwrap_or(0.0) / 1e9
 }
 
-/// The memory of this process in bytes; 0 where the system does not say it.
+/// The memory of this process in bytes; 0 if the system does not report it.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) now: u64,

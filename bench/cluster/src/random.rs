@@ -1,6 +1,6 @@
-//! Chance from a seed: the same seed gives the same cluster on every machine.
+//! Random numbers from a seed: the same seed gives the same cluster on every machine.
 
-/// SplitMix64, which is small, fast and even enough for making up clusters.
+/// SplitMix64, which is small, fast and uniform enough for generating clusters.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
@@ -27,7 +27,7 @@ impl Random {
         }
     }
 
-    /// One of some values; the first is as likely as the last.
+    /// One of some values, uniformly.
     pub(crate) fn one_of<T: Copy>(&mut self, values: &[T; 6]) -> T {
         values[self.below(values.len())]
     }

@@ -1,8 +1,8 @@
-//! `berth bench simulate`: how long a whole cluster in virtual time takes, and how much memory.
+//! `berth bench simulate`: measures the time and memory of a whole cluster in virtual time.
 //!
-//! The cluster is generated: nodes in three zones of ten racks with local disks, and StatefulSets whose pods have a claim
-//! each. Every second set wants local disks, the others a volume that is made in the zone of its node; every third is
-//! started in order, pod after pod.
+//! The cluster is generated: nodes in three zones of ten racks with local disks, and StatefulSets whose pods have one
+//! claim each. Every second set uses local disks, the others a volume that is provisioned in the zone of its node; every
+//! third is started in order, pod after pod.
 
 use crate::process::{Memory, seconds_on_processor};
 use crate::{Progress, mebibytes};
@@ -15,47 +15,47 @@ use std::time::Instant;
 
 const ZONES: u32 = 3;
 const RACKS: u32 = 10;
-/// The label of a node's rack, as the sample cluster of `berth up` has it.
+/// The rack label of a node, as in the sample cluster of `berth up`.
 const RACK: &str = "topology.berth.dev/rack";
-/// Disks on each node: their sizes in Gi.
+/// Disks per node: their sizes in Gi.
 const DISKS: [u32; 6] = [100, 200, 200, 500, 500, 1000];
 
-/// How large a simulation is to be made up.
+/// The size of the generated simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Nodes.
     pub nodes: u32,
-    /// Pods, each with a claim.
+    /// Pods, each with one claim.
     pub pods: u32,
-    /// Pods of each StatefulSet.
+    /// Pods per StatefulSet.
     pub replicas: u32,
     /// The seed of the simulation.
     pub seed: u64,
 }
 
-/// What was measured. The field names are a contract with users' scripts.
+/// The measurement. The field names are a contract with users' scripts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
-    /// What there is at the end.
+    /// What exists at the end.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Seconds to make up the objects and create them.
+    /// Seconds to generate and create the objects.
     pub load_s: f64,
-    /// Seconds to run until nothing moved.
+    /// Seconds until nothing changed any more.
     pub run_s: f64,
-    /// The part of it in which a processor worked on it; less if other programs took turns.
+    /// The CPU time of it; less if other programs took turns.
     pub run_cpu_s: f64,
-    /// Seconds to gather the outcome and write it as JSON.
+    /// Seconds to collect the outcome and write it as JSON.
     pub outcome_s: f64,
-    /// Seconds to draw it as a page.
+    /// Seconds to render it as a page.
     pub html_s: f64,
     /// Bytes of the page.
     pub html_bytes: usize,
-    /// The hash of the outcome's JSON: the same seed gives the same.
+    /// The hash of the outcome's JSON: equal for the same seed.
     pub outcome_hash: String,
     /// Memory of the process at the end.
     pub rss_bytes: u64,
-    /// The most memory that the process had.
+    /// The peak memory of the process.
     pub peak_rss_bytes: u64,
 }
 
@@ -154,27 +154,27 @@ fn stateful_set(number: u32, replicas: u32) -> Value {
 
 /// A cluster in virtual time that can be measured.
 pub trait Simulation {
-    /// What came of it.
+    /// Its outcome.
     type Outcome;
 
     /// Creates an object.
     fn create(&mut self, object: Value);
-    /// Runs until nothing moves. Tells how many pods were placed, now and then.
+    /// Runs until nothing changes any more. Occasionally reports how many pods were placed.
     fn run(&mut self, progress: &mut dyn FnMut(u64));
-    /// Gathers the outcome.
+    /// Collects the outcome.
     fn outcome(&self) -> Self::Outcome;
     /// Writes the outcome as JSON.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
     fn json(outcome: &Self::Outcome) -> serde_json::Result<Vec<u8>>;
-    /// Draws the outcome as a page.
+    /// Renders the outcome as a page.
     fn page(outcome: &Self::Outcome) -> String;
     /// Counts what the outcome holds.
     fn counts(outcome: &Self::Outcome) -> Counts;
 }
 
-/// How much an outcome holds.
+/// The contents of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Nodes in the cluster.
@@ -183,15 +183,15 @@ pub struct Counts {
     pub pods: usize,
     /// Pods that have a node.
     pub placed: usize,
-    /// Claims that are bound.
+    /// Bound claims.
     pub bound_claims: usize,
-    /// Volumes at the end, made ones too.
+    /// Volumes at the end, including provisioned ones.
     pub volumes: usize,
-    /// Events that were reported.
+    /// Recorded events.
     pub events: usize,
 }
 
-/// Makes up a cluster in an empty simulation, runs it until nothing moves, and measures.
+/// Generates a cluster in an empty simulation, runs it until nothing changes, and measures.
 ///
 /// # Errors
 /// If the outcome cannot be written as JSON.
@@ -233,7 +233,7 @@ pub fn measure<S: Simulation>(
 }
 
 impl Measurement {
-    /// The measurement for a person.
+    /// The measurement as text.
     #[must_use]
     pub fn table(&self) -> String {
         let counts = &self.counts;

@@ -1,4 +1,4 @@
-//! Puts objects into a cluster, and notes when they are where they should be.
+//! Creates objects in a cluster, and records when they are done.
 
 use anyhow::Context as _;
 use berth_core::api::{PersistentVolume, PersistentVolumeClaim, Pod};
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Requests under way at a time.
+/// Number of concurrent requests.
 const CONCURRENCY: usize = 48;
 
-/// Creates objects, many at a time. Gives them as the server stored them.
+/// Creates objects concurrently. Returns them as stored.
 pub(crate) async fn create_all(kube: &Kube, objects: Vec<Value>) -> anyhow::Result<Vec<Value>> {
     let requests = objects.into_iter().map(|object| async move {
         let created = kube.create(&object).await;
@@ -26,7 +26,7 @@ pub(crate) async fn create_all(kube: &Kube, objects: Vec<Value>) -> anyhow::Resu
     stream::iter(requests).buffered(CONCURRENCY).try_collect().await
 }
 
-/// Creates objects, all at once or so many a second, and notes when each was sent off.
+/// Creates objects, all at once or at a rate per second, and records when each was sent.
 pub(crate) async fn create_timed(
     kube: &Kube,
     objects: Vec<Value>,
@@ -48,9 +48,9 @@ pub(crate) async fn create_timed(
     stream::iter(requests).buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-/// A kind whose objects are done at some time.
+/// A kind whose objects are done at some point.
 pub(crate) trait Done: Watched {
-    /// The object's name, if it is where it should be.
+    /// The object's name, if it is done.
     fn done(self) -> Option<String>;
 }
 
@@ -72,7 +72,7 @@ impl Done for PersistentVolume {
     }
 }
 
-/// When each object was first seen done.
+/// When each object was first observed as done.
 #[derive(Clone, Default)]
 pub(crate) struct Times {
     seen: Arc<Mutex<HashMap<String, Instant>>>,
@@ -84,12 +84,12 @@ impl Times {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What has been seen so far.
+    /// The observations so far.
     pub(crate) fn seen(&self) -> HashMap<String, Instant> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until so many are done, or the time is over. Whether they are.
+    /// Waits until this many are done, or a timeout. Returns whether they are.
     pub(crate) async fn wait_for(&self, count: usize, limit: Duration) -> bool {
         let all = async {
             while self.count() < count {
@@ -117,7 +117,7 @@ impl<T: Done + Send> Sink<T> for Times {
     }
 }
 
-/// Watches a kind until the guard goes.
+/// Watches a kind until the guard is dropped.
 pub(crate) struct Watching {
     pub(crate) times: Times,
     cancel: CancellationToken,
@@ -137,7 +137,7 @@ impl Drop for Watching {
     }
 }
 
-/// Waits until so many objects of a kind are done.
+/// Waits until this many objects of a kind are done.
 pub(crate) async fn wait_done<T: Done + Send + 'static>(
     kube: &Kube,
     what: &str,
@@ -155,7 +155,7 @@ pub(crate) async fn wait_done<T: Done + Send + 'static>(
     Ok(())
 }
 
-/// How many requests that write the API server has answered so far.
+/// Number of write requests that the API server has handled so far.
 pub(crate) async fn writes(kube: &Kube) -> anyhow::Result<u64> {
     let text = kube.api().get_path("/metrics").await?;
     Ok(count_writes(&String::from_utf8_lossy(&text)))
@@ -164,7 +164,7 @@ pub(crate) async fn writes(kube: &Kube) -> anyhow::Result<u64> {
 fn count_writes(metrics: &str) -> u64 {
     let of_line = |line: &str| {
         let (labels, value) = line.strip_prefix("apiserver_request_total{")?.rsplit_once("} ")?;
-        // Leases and events are written at their own pace, not for each pod.
+        // Leases and events are written at their own pace, not per pod.
         let write = ["POST", "PUT", "PATCH", "APPLY", "DELETE"]
             .iter()
             .any(|verb| labels.contains(&format!("verb=\"{verb}\"")));

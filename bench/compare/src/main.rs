@@ -1,6 +1,6 @@
-//! `berth-compare`: Berth beside kube-scheduler and kube-controller-manager, in one run on one machine.
+//! `berth-compare`: compares Berth with kube-scheduler and kube-controller-manager, in one run on one machine.
 //!
-//! Exit status: 0 measured, 2 it could not be measured.
+//! Exit status: 0 measured, 2 the measurement failed.
 
 #![allow(
     clippy::print_stdout,
@@ -52,7 +52,7 @@ struct Cli {
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Whatever was started is ended by dropping the work.
+    // Dropping the work stops everything that was started.
     let result = tokio::select! {
         result = compare(&cli) => result,
         _ = tokio::signal::ctrl_c() => return ExitCode::from(130),
@@ -97,10 +97,10 @@ async fn compare(cli: &Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures a workload as often as asked for. Sides take turns in who comes first, so that neither always has the machine
-/// as the other left it.
+/// Measures a workload as often as requested. Sides alternate in who comes first, so that neither always gets the machine
+/// in the state the other left it.
 async fn measure_rounds(cli: &Cli, workload: &Workload, sides: &[Side], all: &mut Vec<Measured>) -> anyhow::Result<()> {
-    // A side whose pods arrive over time gets that time on top.
+    // A side whose pods arrive over time gets that time in addition.
     let arriving = workload.rate.map_or(0, |rate| workload.count / rate);
     let patience = Duration::from_secs(cli.patience + u64::try_from(arriving)?);
     let mut too_slow: Vec<Side> = Vec::new();
@@ -141,7 +141,7 @@ fn version(binary: &Path) -> anyhow::Result<String> {
     Ok(text.trim().trim_start_matches("Kubernetes ").to_owned())
 }
 
-/// Processor, cores and memory, as the kernel tells.
+/// Processor, cores and memory, as reported by the kernel.
 fn machine() -> String {
     let read = |path: &str, key: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One workload on one side, from an empty cluster to figures.
+//! Measures one workload on one side, from an empty cluster to figures.
 
 use crate::load::{self, Watching};
 use crate::side::{Component, Running, Side, create_account};
@@ -19,14 +19,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long volumes may take to become available before pods come.
+/// Timeout for volumes to become available before pods are created.
 const PREPARE: Duration = Duration::from_secs(300);
-/// Lets watches and caches calm down before the clock starts.
+/// Time for watches and caches to settle before the clock starts.
 const SETTLE: Duration = Duration::from_secs(3);
-/// How much of the driver's room each node has.
+/// The driver's capacity on each node.
 const ROOM: &str = "1000Gi";
 
-/// What was seen.
+/// The result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) workload: &'static str,
@@ -36,17 +36,17 @@ pub(crate) struct Measured {
     pub(crate) volumes: usize,
     pub(crate) count: usize,
     pub(crate) done: usize,
-    /// From the first creation to the last placement, or to the end of patience.
+    /// From the first creation to the last placement, or to the timeout.
     pub(crate) seconds: f64,
     pub(crate) per_second: f64,
     pub(crate) p50: Option<Latency>,
     pub(crate) p99: Option<Latency>,
-    /// Requests that write, for each that was done, without its creation.
+    /// Write requests per completed object, without its creation.
     pub(crate) writes_each: f64,
     pub(crate) components: Vec<Component>,
 }
 
-/// How long it took from creation to placement.
+/// The time from creation to placement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
     pub(crate) seconds: f64,
@@ -59,14 +59,14 @@ pub(crate) struct Run<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) side: Side,
     pub(crate) round: u8,
-    /// How long the side may take.
+    /// Timeout of the side.
     pub(crate) patience: Duration,
 }
 
 impl Run<'_> {
-    /// Measures on a fresh cluster.
+    /// Measures on a new cluster.
     pub(crate) async fn measure(&self) -> anyhow::Result<Measured> {
-        // Users' etcd waits for the disk.
+        // Production etcd waits for the disk.
         let options = Options {
             fsync: true,
             ..Options::default()
@@ -164,7 +164,7 @@ fn csi_node(name: &str) -> Value {
         "spec": {"drivers": [{"name": NAME, "nodeID": name, "topologyKeys": [NODE_KEY]}]}})
 }
 
-/// Our own driver, with volumes on every node. It runs in this process, for both sides alike.
+/// The built-in driver, with volumes on every node. It runs in this process, the same for both sides.
 async fn start_driver(socket: &Path, root: &Path, workload: &Workload) -> anyhow::Result<Server> {
     let bytes = Some(ROOM.parse::<Quantity>()?.value());
     let segment = |node: &String| Segment::from([(NODE_KEY.to_owned(), node.clone())]);
@@ -183,7 +183,7 @@ async fn start_driver(socket: &Path, root: &Path, workload: &Workload) -> anyhow
     Ok(Server::start(socket, IdentityService::new(NAME), controller, Some(node)).await?)
 }
 
-/// Waits until the controller has seen to what was there before the pods.
+/// Waits until the controller has processed what existed before the pods.
 async fn prepare(kube: &Kube, workload: &Workload) -> anyhow::Result<()> {
     let volumes = workload.volumes();
     match workload.storage {
@@ -204,7 +204,7 @@ fn ratio(number: usize, by: f64) -> f64 {
     float(number) / by.max(1e-9)
 }
 
-/// From creation to placement, sorted. What was not placed has waited until the end, and would have longer.
+/// From creation to placement, sorted. An unplaced pod has waited until the end, and would have waited longer.
 fn latencies(created: &HashMap<String, Instant>, seen: &HashMap<String, Instant>, end: Instant) -> Vec<Latency> {
     let of = |(name, created): (&String, &Instant)| {
         let placed = seen.get(name);
@@ -226,7 +226,7 @@ fn latencies(created: &HashMap<String, Instant>, seen: &HashMap<String, Instant>
 fn quantile(sorted: &[Latency], share: f64) -> Option<Latency> {
     let last = sorted.len().checked_sub(1)?;
     let at = ((share * float(sorted.len())) as usize).min(last);
-    // Had one of the shorter waits gone on, another would stand here.
+    // If one of the shorter waits had continued, another one would be here.
     let (upto, _) = sorted.split_at_checked(at + 1)?;
     Some(Latency {
         seconds: upto.last()?.seconds,

@@ -1,11 +1,11 @@
-//! Figures as Markdown and as a picture.
+//! The figures as Markdown and as a picture.
 
 use crate::measure::{Latency, Measured};
 use crate::side::{Component, Side};
 use crate::workload::{WORKLOADS, Workload};
 use std::fmt::Write as _;
 
-/// Where and with what the figures were taken.
+/// The setup in which the figures were taken.
 pub(crate) struct Setting {
     pub(crate) machine: String,
     pub(crate) kubernetes: String,
@@ -28,7 +28,7 @@ impl<'a> Runs<'a> {
         (!runs.is_empty()).then_some(Self(runs))
     }
 
-    /// The run in the middle; of an even number the slower one.
+    /// The median run; of an even number the slower one.
     fn middle(&self) -> &'a Measured {
         self.0[(self.0.len() - 1) / 2]
     }
@@ -133,7 +133,7 @@ fn rate(runs: Option<&Runs<'_>>) -> String {
     let more = if measured.done < measured.count {
         format!(" ({} placed)", measured.done)
     } else if let Some((slowest, fastest)) = runs.range() {
-        // Of small figures the tenths tell runs apart.
+        // Small figures need tenths to distinguish runs.
         let tenths = usize::from(slowest < 10.0);
         format!(" ({slowest:.tenths$}–{fastest:.tenths$})")
     } else {
@@ -245,7 +245,7 @@ const BARS: f64 = 470.0;
 const ROW: f64 = 46.0;
 const TOP: f64 = 58.0;
 
-/// Bars on a logarithmic scale, one pair a workload.
+/// Bars on a logarithmic scale, one pair per workload.
 pub(crate) fn picture(all: &[Measured]) -> String {
     let rows = rows(all);
     #[allow(clippy::cast_precision_loss, reason = "ten rows")]
@@ -293,7 +293,7 @@ pub(crate) fn picture(all: &[Measured]) -> String {
     svg
 }
 
-/// A tenth a second is nothing, a thousand is the whole width.
+/// 0.1 per second is zero, 1000 is the full width.
 fn length(per_second: f64) -> f64 {
     ((per_second.max(0.1).log10() + 1.0) / 4.0).min(1.1) * BARS
 }
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// One side ran out of patience, so that it was measured once.
+    /// One side timed out, so that it was measured once.
     fn both() -> [Measured; 4] {
         [
             measured("local-500", Side::Kubernetes, 1.0, 60),

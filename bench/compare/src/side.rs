@@ -1,4 +1,4 @@
-//! The two that are compared: which processes each of them is.
+//! The two compared sides and their processes.
 
 use crate::workload::{Storage, Workload};
 use anyhow::Context as _;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// The account of Berth's components. Those of kube-system come in the same share of the API server's attention as
-/// kube-scheduler and kube-controller-manager do.
+/// The account of Berth's components. Accounts in kube-system get the same API priority as kube-scheduler and
+/// kube-controller-manager.
 const ACCOUNT: &str = "berth";
 const ACCOUNT_NAMESPACE: &str = "kube-system";
-/// Clients of Kubernetes hold themselves back by default; here they do not.
+/// Kubernetes clients are rate-limited by default; here they are not.
 const UNLIMITED: [&str; 2] = ["--kube-api-qps=5000", "--kube-api-burst=5000"];
-/// How long a component may take to be ready.
+/// Timeout for a component to become ready.
 const START: Duration = Duration::from_secs(60);
 
-/// Who decides.
+/// The compared side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Side {
@@ -30,7 +30,7 @@ pub(crate) enum Side {
     Berth,
 }
 
-/// What a component used.
+/// Resource usage of a component.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Component {
     pub(crate) name: String,
@@ -78,7 +78,7 @@ impl Side {
 }
 
 impl Running {
-    /// From here on use is counted.
+    /// Usage is counted from here on.
     pub(crate) fn begin(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
         let usages: Result<Vec<Usage>, _> = self.processes.iter().map(Process::usage).collect();
         self.before = usages?;
@@ -86,7 +86,7 @@ impl Running {
         Ok(())
     }
 
-    /// What was used since [`begin`](Self::begin); memory since the start.
+    /// Usage since [`begin`](Self::begin); memory since the start.
     pub(crate) fn used(&mut self, cluster: &Cluster) -> anyhow::Result<Vec<Component>> {
         let mut used = Vec::new();
         for (process, before) in self.processes.iter_mut().zip(&self.before) {
@@ -108,12 +108,12 @@ fn component(name: &str, after: Usage, before: Usage) -> Component {
     }
 }
 
-/// Makes the account that Berth's components run as. It may do everything: rights are tested elsewhere.
+/// Creates the account of Berth's components. It has all permissions: those are tested elsewhere.
 pub(crate) async fn create_account(cluster: &Cluster) -> anyhow::Result<()> {
     let kube = cluster.kube();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": ACCOUNT_NAMESPACE, "name": ACCOUNT}});
-    // Pods need the account of their namespace, which the account controller would make.
+    // Pods need the account of their namespace, which the account controller would create.
     let default = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": crate::workload::NAMESPACE, "name": "default"}});
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -150,7 +150,7 @@ async fn start_berth(cluster: &Cluster, command: &str, more: &[&str]) -> anyhow:
     Ok(process)
 }
 
-/// Whether a component of Berth says that it is ready.
+/// Whether a component of Berth reports that it is ready.
 async fn is_ready(address: &str) -> bool {
     let asked = async {
         let mut stream = tokio::net::TcpStream::connect(address).await?;

@@ -1,4 +1,4 @@
-//! What is measured: which objects there are, and which pods come.
+//! The workloads: initial objects, and the pods to create.
 
 use berth_e2e::objects;
 use serde_json::{Value, json};
@@ -7,29 +7,29 @@ use serde_json::{Value, json};
 pub(crate) const NAMESPACE: &str = "default";
 /// The class of delayed claims.
 const LOCAL: &str = "local";
-/// The class of claims that are bound at once.
+/// The class of claims with immediate binding.
 const NOW: &str = "now";
 /// The class of the CSI driver.
 const MADE: &str = "made";
-/// How many zones the nodes are in.
+/// Number of zones of the nodes.
 const ZONES: usize = 3;
-/// Volumes on each node, for local claims.
+/// Local volumes per node.
 const VOLUMES_PER_NODE: usize = 4;
 const VOLUME_SIZES_GI: [u64; 5] = [10, 20, 50, 100, 200];
 const CLAIM_SIZES_GI: [u64; 3] = [5, 10, 20];
 
-/// What the pods need.
+/// The storage of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// Nothing.
     None,
-    /// A zonal volume that is bound to their claim already.
+    /// A zonal volume that is already bound to their claim.
     Bound,
-    /// So many local volumes that are bound when the pod is placed.
+    /// This many local volumes that are bound when the pod is scheduled.
     Local { claims: usize },
-    /// A volume that a CSI driver makes on the node.
+    /// A volume that a CSI driver provisions on the node.
     Made,
-    /// There are no pods: claims are bound as they come.
+    /// There are no pods: claims are bound immediately.
     Immediate,
 }
 
@@ -38,17 +38,17 @@ pub(crate) enum Storage {
 pub(crate) struct Workload {
     /// Short and stable, for the command line and the JSON.
     pub(crate) name: &'static str,
-    /// In words.
+    /// Its title.
     pub(crate) title: &'static str,
     pub(crate) storage: Storage,
     pub(crate) nodes: usize,
-    /// Pods, or claims where there are no pods.
+    /// Number of pods, or of claims if there are no pods.
     pub(crate) count: usize,
-    /// How many come in a second; `None`: all at once.
+    /// Arrival rate per second; `None`: all at once.
     pub(crate) rate: Option<usize>,
-    /// What the ratio of Berth to Kubernetes should be at least, if there is a goal.
+    /// The minimum ratio of Berth to Kubernetes, if there is a goal.
     pub(crate) target: Option<f64>,
-    /// What Berth's p99 should be below, in seconds, if there is a goal.
+    /// The maximum of Berth's p99 in seconds, if there is a goal.
     pub(crate) p99_target: Option<f64>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) const WORKLOADS: [Workload; 10] = [
     },
 ];
 
-/// Numbers that look random and are the same in every run, so that both sides get the same sizes.
+/// Pseudo-random numbers that are the same in every run, so that both sides get the same sizes.
 fn mixed(number: usize) -> usize {
     let mut value = number as u64 ^ 0x9e37_79b9_7f4a_7c15;
     for _ in 0..2 {
@@ -155,7 +155,7 @@ fn claim_name(number: usize) -> String {
 }
 
 impl Workload {
-    /// How many volumes and claims there are: shown in the report.
+    /// Number of volumes and claims, shown in the report.
     pub(crate) fn volumes(&self) -> usize {
         match self.storage {
             Storage::None | Storage::Made => 0,
@@ -196,7 +196,7 @@ impl Workload {
         (0..self.nodes).map(made).collect()
     }
 
-    /// Volumes that nobody has claimed yet.
+    /// Unclaimed volumes.
     pub(crate) fn free_volumes(&self) -> Vec<Value> {
         match self.storage {
             Storage::Local { .. } => (0..self.nodes * VOLUMES_PER_NODE).map(local_volume).collect(),
@@ -205,7 +205,7 @@ impl Workload {
         }
     }
 
-    /// Claims, and with them the volumes that they are bound to once the claims have their uids.
+    /// Claims, with the volumes that they are bound to once the claims have their UIDs.
     pub(crate) fn claims(&self) -> Vec<Value> {
         (0..self.count * self.claims_per_pod())
             .map(|number| self.claim(number))
@@ -226,7 +226,7 @@ impl Workload {
         claim
     }
 
-    /// The volume that a claim names, prebound to it, so that the controller completes the binding.
+    /// The volume that a claim refers to, prebound to it, so that the controller completes the binding.
     pub(crate) fn bound_volume(&self, claim: &Value) -> Option<Value> {
         let name = claim.pointer("/spec/volumeName")?.as_str()?;
         let number: usize = name.trim_start_matches("bv").parse().ok()?;
@@ -242,7 +242,7 @@ impl Workload {
         )
     }
 
-    /// Pods, in the order in which they are created.
+    /// Pods, in creation order.
     pub(crate) fn pods(&self) -> Vec<Value> {
         if self.storage == Storage::Immediate {
             return Vec::new();

@@ -1,22 +1,22 @@
-//! Reads the API server's audit log: who asked for what, and whether it was allowed.
+//! Reads the API server's audit log: who requested what, and whether it was allowed.
 
 use serde::Deserialize;
 use std::path::Path;
 
-/// One request that the API server answered.
+/// One request that the API server handled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
-    /// Who asked, such as `system:serviceaccount:berth-system:berth-scheduler`.
+    /// The user, for example `system:serviceaccount:berth-system:berth-scheduler`.
     pub user: String,
-    /// By which of the user's tokens; empty if it was none.
+    /// The ID of the user's token; empty if none was used.
     pub credential: String,
-    /// When it came, in RFC 3339 with microseconds: the order of texts is that of times.
+    /// When it arrived, in RFC 3339 with microseconds: sorting by text sorts by time.
     pub received: String,
-    /// What for, in the words of RBAC, such as `list`.
+    /// The RBAC verb, for example `list`.
     pub verb: String,
     /// API group, empty for the core one.
     pub group: String,
-    /// The collection with the subresource, such as `pods/binding`. Empty for what is no resource.
+    /// The resource with the subresource, for example `pods/binding`. Empty for non-resource requests.
     pub resource: String,
     /// Namespace, empty for none.
     pub namespace: String,
@@ -24,9 +24,9 @@ pub struct Request {
     pub name: String,
     /// The path and query as sent.
     pub uri: String,
-    /// HTTP status of the answer.
+    /// HTTP status of the response.
     pub code: u16,
-    /// Whether the user has the right to ask for it.
+    /// Whether the user has the permission.
     pub allowed: bool,
 }
 
@@ -85,7 +85,7 @@ struct Status {
     code: u16,
 }
 
-/// Reads all requests of a log. A last line that is being written is left out.
+/// Reads all requests of a log. An incomplete last line is skipped.
 ///
 /// # Errors
 /// If the log cannot be read.

@@ -1,4 +1,4 @@
-//! Berth's components on a cluster, each under the service account that its installation gives it.
+//! Runs Berth's components on a cluster, each with the service account of its installation.
 
 use crate::cluster::{BinariesError, Cluster, ClusterError, Process, ProcessError, berth_binary, free_port};
 use crate::wait::{WaitError, eventually};
@@ -12,11 +12,11 @@ use tokio::net::TcpStream;
 
 /// The namespace that Berth is installed in.
 pub const NAMESPACE: &str = "berth-system";
-/// How long a component may take until it has seen the whole cluster.
+/// Timeout for a component to see the whole cluster.
 const START: Duration = Duration::from_secs(60);
-/// The lease in the manifests, of a driver that is not there: whoever installs them names theirs.
+/// The lease in the manifests is for an example driver: users replace it with theirs.
 const EXAMPLE_LEASE: &str = "berth-provisioner-disks.example.com";
-/// What of an installation concerns a cluster without kubelets: everything but what runs the containers.
+/// The installed kinds that matter in a cluster without kubelets: everything except what runs the containers.
 const INSTALLED_KINDS: [&str; 7] = [
     "Namespace",
     "ServiceAccount",
@@ -30,10 +30,10 @@ const INSTALLED_KINDS: [&str; 7] = [
 /// Why a component does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
-    /// The binary is not there.
+    /// The binary is missing.
     #[error(transparent)]
     Binaries(#[from] BinariesError),
-    /// The cluster does not do as it should.
+    /// The cluster does not work.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// It ended.
@@ -50,7 +50,7 @@ pub enum ComponentError {
     /// It does not become ready.
     #[error("{problem}\n{log}")]
     NotReady {
-        /// What was waited for.
+        /// What was awaited.
         problem: String,
         /// The end of its log.
         log: String,
@@ -89,17 +89,17 @@ impl Component {
     }
 }
 
-/// What is installed: the objects of the manifests.
+/// An installation: the objects of the manifests.
 #[derive(Clone, Debug)]
 pub struct Installation {
     binary: PathBuf,
     objects: Vec<Value>,
-    /// Where components find the API server, if not where it is.
+    /// An alternative address of the API server for components.
     address: Option<SocketAddr>,
 }
 
 impl Installation {
-    /// Reads the manifests: those in `$BERTH_DEPLOY`, or in the checkout's `deploy/manifests`.
+    /// Reads the manifests in `$BERTH_DEPLOY`, or in the checkout's `deploy/manifests`.
     ///
     /// # Errors
     /// If a manifest cannot be read, or `berth` was not built.
@@ -123,7 +123,7 @@ impl Installation {
         &self.objects
     }
 
-    /// Makes namespace, accounts and rights on the cluster.
+    /// Creates namespace, accounts and permissions on the cluster.
     ///
     /// # Errors
     /// If the cluster refuses.
@@ -136,12 +136,12 @@ impl Installation {
         Ok(())
     }
 
-    /// Lets components that are started from now on find the API server at another address, or where it is.
+    /// Sets another address of the API server for components started from now on, or the real one.
     pub fn reach_through(&mut self, address: Option<SocketAddr>) {
         self.address = address;
     }
 
-    /// Writes the configuration file that the manifests give a component. `None` if they give it none.
+    /// Writes the configuration file of a component in the manifests. `None` if there is none.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -161,7 +161,7 @@ impl Installation {
         Ok(Some(path))
     }
 
-    /// The configuration file that the manifests give a component.
+    /// The configuration file of a component in the manifests.
     fn configuration(&self, component: Component) -> Option<&str> {
         let map = self.objects.iter().find(|object| {
             object["kind"] == "ConfigMap" && object["metadata"]["name"] == component.account().as_str()
@@ -169,10 +169,10 @@ impl Installation {
         map["data"][format!("{}.yaml", component.command())].as_str()
     }
 
-    /// Starts a component as its service account, and waits until it has seen the whole cluster.
+    /// Starts a component with its service account, and waits until it has seen the whole cluster.
     ///
-    /// The name tells copies of a component apart. The scheduler runs without the configuration of the manifests unless an
-    /// argument names it: it takes kube-scheduler's place instead of working beside it.
+    /// The name distinguishes replicas of a component. The scheduler runs without the configuration of the manifests
+    /// unless an argument sets it: it replaces kube-scheduler instead of running alongside it.
     ///
     /// # Errors
     /// If it does not start.
@@ -214,7 +214,7 @@ impl Installation {
     }
 }
 
-/// Gives the lease of the tests' driver the rights that the manifests give that of an example.
+/// Gives the lease of the tests' driver the permissions that the manifests give to the example.
 fn name_driver(object: &mut Value) {
     let rules = object.get_mut("rules").and_then(Value::as_array_mut);
     let rules = rules.into_iter().flatten();
@@ -224,7 +224,7 @@ fn name_driver(object: &mut Value) {
     }
 }
 
-/// Whether a component says on its port that it is ready.
+/// Whether a component reports that it is ready.
 async fn is_ready(port: u16) -> bool {
     let ask = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -237,7 +237,7 @@ async fn is_ready(port: u16) -> bool {
     ask.await.unwrap_or(false)
 }
 
-/// All objects of a directory's YAML files, in the order of the files.
+/// All objects of a directory's YAML files, in file order.
 fn manifests(directory: &Path) -> Result<Vec<Value>, ComponentError> {
     let broken = |path: &Path, problem: String| ComponentError::Manifest {
         path: path.to_owned(),

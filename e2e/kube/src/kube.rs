@@ -4,7 +4,7 @@ use berth_kube::Client;
 use berth_kube::api::{Api, ApiError};
 use serde_json::{Value, json};
 
-/// Who the tests are to the API server.
+/// The field manager of the tests.
 const FIELD_MANAGER: &str = "berth-e2e";
 
 /// A client for objects.
@@ -37,7 +37,7 @@ impl Kube {
         decode(&path, &self.api.post_path(&path, object).await?)
     }
 
-    /// Makes an object so, whether or not it was there.
+    /// Creates or updates an object.
     ///
     /// # Errors
     /// If the server refuses.
@@ -50,7 +50,7 @@ impl Kube {
         decode(&path, &answer)
     }
 
-    /// Reads an object or anything else that is JSON. `None` if it is not there.
+    /// Reads an object or any other JSON. `None` if it does not exist.
     ///
     /// # Errors
     /// If the server refuses.
@@ -82,7 +82,7 @@ impl Kube {
         decode(path, &self.api.merge_patch_path(path, patch).await?)
     }
 
-    /// Deletes an object at once: nobody is there to end a pod's containers. One that is gone is as good as deleted.
+    /// Deletes an object at once: there is no kubelet to terminate pods. A missing one counts as deleted.
     ///
     /// # Errors
     /// If the server refuses.
@@ -124,7 +124,7 @@ pub fn collection(object: &Value) -> String {
     }
 }
 
-/// The name of a kind's collection, as English has it.
+/// The plural of a kind, by English rules.
 fn plural(kind: &str) -> String {
     let lower = kind.to_ascii_lowercase();
     if let Some(stem) = lower.strip_suffix('y') {

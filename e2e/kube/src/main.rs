@@ -1,6 +1,6 @@
 //! `berth-e2e`: starts a real control plane, and runs Berth's end-to-end tests on it.
 //!
-//! Exit status: 0 all is well, 1 a test failed, 2 the tests could not be run.
+//! Exit status: 0 success, 1 a test failed, 2 the tests could not be run.
 
 #![allow(
     clippy::print_stdout,
@@ -67,7 +67,7 @@ async fn main() -> ExitCode {
             Command::Suite(args) => suite::suite(args).await.map(|passed| ExitCode::from(u8::from(!passed))),
         }
     };
-    // Whatever was started is ended by dropping the work.
+    // Dropping the work stops everything that was started.
     let result = tokio::select! {
         result = work => result,
         () = interrupted() => Ok(ExitCode::from(130)),
@@ -78,7 +78,7 @@ async fn main() -> ExitCode {
     })
 }
 
-/// Waits for Ctrl-C, or for whatever stops processes here.
+/// Waits for Ctrl-C, or another termination signal.
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

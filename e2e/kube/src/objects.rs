@@ -36,7 +36,7 @@ pub fn claim(namespace: &str, name: &str, class: &str, size: &str) -> Value {
     claim.with("/spec/resources/requests/storage", size)
 }
 
-/// What pods of the tests are made of, with these claims.
+/// The pod spec of the tests, with these claims.
 #[must_use]
 pub fn pod_spec(claims: &[&str]) -> Value {
     json!({"automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0, "volumes": berth_testing::volumes(claims),

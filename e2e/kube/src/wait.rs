@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// A condition did not come about in time.
+/// A condition was not met in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("after {} s still not so: {what}", .deadline.as_secs())]
 pub struct Late {
@@ -16,7 +16,7 @@ pub struct Late {
     pub deadline: Duration,
 }
 
-/// Waiting did not end well.
+/// Waiting failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError<E: Display> {
     /// It took too long.
@@ -27,10 +27,10 @@ pub enum WaitError<E: Display> {
     Failed(E),
 }
 
-/// Waits until the condition gives something, fails, or the deadline is over.
+/// Waits until the condition returns something, fails, or the deadline passes.
 ///
 /// # Errors
-/// If the condition fails, or does not come about in time.
+/// If the condition fails, or is not met in time.
 pub async fn eventually<T, E: Display>(
     what: &str,
     deadline: Duration,

@@ -1,4 +1,4 @@
-# Objects come in, change and are read back in every common form.
+# Objects are created, changed and read back in every common form.
 check 'version' 'Server Version' version
 check 'api-resources' 'persistentvolumeclaims +pvc +v1 +true +PersistentVolumeClaim' api-resources
 check 'api-resources of a group' 'storageclasses' api-resources --api-group=storage.k8s.io

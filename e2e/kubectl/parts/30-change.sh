@@ -25,7 +25,7 @@ check 'uncordon' 'uncordoned' uncordon node-1
 since 24 check 'wait for a condition that holds' 'condition met' wait --for=jsonpath='{.status.phase}'=Available pv/disk-1 --timeout=10s
 since 24 refuse 'wait for one that does not' 'timed out' wait --for=jsonpath='{.status.phase}'=Bound pv/disk-1 --timeout=1s
 
-# A watch that shows what others do.
+# A watch that shows changes by others.
 timeout 20 "$kubectl_binary" get configmap settings -w -o 'jsonpath={.data.watched}{"\n"}' >"$work/watch.out" 2>&1 &
 watcher=$!
 for number in $(seq 60); do

@@ -1,4 +1,4 @@
-# What is wrong is refused, with the field's name.
+# Invalid input is refused, with the field's name.
 refuse 'a bad manifest' 'spec.accessModes: Unsupported value: "Sometimes"' create -f "$manifests/bad.yaml"
 refuse 'an unknown field' 'unknown field "(spec.)?contaners"' create -f "$manifests/unknown-field.yaml"
 since 25 check 'an unknown field, warned of' 'unknown field "spec.contaners"' create -f "$manifests/unknown-field.yaml" --validate=warn

@@ -1,4 +1,4 @@
-# Deletion, with and without what depends on it.
+# Deletion, with and without dependents.
 "$kubectl_binary" create -f - >/dev/null <<YAML
 apiVersion: apps/v1
 kind: ReplicaSet

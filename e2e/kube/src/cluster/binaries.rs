@@ -1,13 +1,13 @@
-//! Where the programs are.
+//! Finds the programs.
 
 use std::path::PathBuf;
 
 /// The version that `e2e/kube/build` builds.
 const KUBERNETES: &str = "v1.36.3";
-/// What has to be there.
+/// The required binaries.
 const NAMES: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
-/// A program is not there.
+/// A program is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum BinariesError {
     /// The control plane was not built.
@@ -24,7 +24,7 @@ pub enum BinariesError {
 /// The directory of the control plane's binaries.
 ///
 /// # Errors
-/// If they are not all there.
+/// If one of them is missing.
 pub fn kube_binaries() -> Result<PathBuf, BinariesError> {
     let set = |name: &str| {
         std::env::var_os(name)
@@ -48,10 +48,10 @@ pub fn kube_binaries() -> Result<PathBuf, BinariesError> {
     }
 }
 
-/// The `berth` binary: `$BERTH`, or the one that was built beside this program.
+/// The `berth` binary: `$BERTH`, or the one built next to this program.
 ///
 /// # Errors
-/// If it is not there.
+/// If it is missing.
 pub fn berth_binary() -> Result<PathBuf, BinariesError> {
     let path = match std::env::var_os("BERTH") {
         Some(path) => PathBuf::from(path),

@@ -1,4 +1,4 @@
-//! Keys and certificates of a cluster, made again for each.
+//! Keys and certificates of a cluster, generated for each.
 
 use super::{ClusterError, write_private};
 use rcgen::{
@@ -20,7 +20,8 @@ pub(super) const ACCOUNT_KEY: &str = "service-account.key";
 pub(super) const ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 
 impl Certificates {
-    /// Makes an authority, a certificate of it for the loopback address, and the key that signs service account tokens.
+    /// Generates an authority, a certificate signed by it for the loopback address, and the key that signs service
+    /// account tokens.
     pub(super) fn write(root: &Path) -> Result<Self, ClusterError> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::new(Vec::new())?;

@@ -1,4 +1,4 @@
-//! How the parts of a control plane are started.
+//! Starts the parts of a control plane.
 
 use super::certificates::{ACCOUNT_KEY, ACCOUNT_PUBLIC_KEY, AUTHORITY, SERVER_CERTIFICATE, SERVER_KEY};
 use super::process::Process;
@@ -6,18 +6,18 @@ use super::{ClusterError, Options, write_private};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// Which controllers kube-controller-manager runs: those that the tests' objects need and that get along without kubelets.
+/// Which controllers kube-controller-manager runs: those that the tests' objects need and that work without kubelets.
 ///
-/// The node lifecycle controller is never among them: it would take nodes without a kubelet for dead.
+/// The node lifecycle controller is never included: it would consider nodes without a kubelet dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controllers {
-    /// Workloads, accounts, garbage, protection; and the volume binder.
+    /// Workloads, accounts, garbage collection, protection; and the volume binder.
     WithVolumes,
-    /// Workloads, accounts, garbage and protection: Berth's controller replaces the volume binder.
+    /// Workloads, accounts, garbage collection and protection: Berth's controller replaces the volume binder.
     WithoutVolumes,
-    /// The volume binder alone, to be measured.
+    /// Only the volume binder, to be measured.
     OnlyVolumes,
-    /// Garbage and namespaces alone.
+    /// Only garbage collection and namespaces.
     Garbage,
 }
 
@@ -38,7 +38,7 @@ const COMMON_CONTROLLERS: [&str; 13] = [
 ];
 const VOLUME_BINDER: &str = "persistentvolume-binder-controller";
 
-/// Who sent which request, but not its content: enough to know the verbs of each user.
+/// Logs who sent which request, but not its content: enough to know the verbs of each user.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
  "omitStages": ["RequestReceived", "ResponseStarted"], "omitManagedFields": true, "rules": [{"level": "Metadata"}]}
 "#;
@@ -64,7 +64,7 @@ impl Ports {
     }
 }
 
-/// A port on loopback that nobody uses right now.
+/// A free port on loopback.
 ///
 /// # Errors
 /// If there is none.
@@ -77,7 +77,7 @@ pub fn free_port() -> Result<u16, ClusterError> {
     Ok(address.port())
 }
 
-/// The tokens of those who have no service account.
+/// The tokens of users without a service account.
 pub(super) struct Tokens {
     pub(super) admin: String,
     pub(super) controller_manager: String,
@@ -106,7 +106,7 @@ fn token() -> Result<String, ClusterError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Where the log of a process is.
+/// The log file of a process.
 pub(super) fn log(root: &Path, process: &str) -> PathBuf {
     root.join("logs").join(format!("{process}.log"))
 }
@@ -203,7 +203,7 @@ pub(super) fn scheduler_arguments(more: &[&str]) -> Vec<String> {
     more.iter().map(|&argument| argument.to_owned()).collect()
 }
 
-/// Starts kube-controller-manager or kube-scheduler, which take the same flags for what surrounds them.
+/// Starts kube-controller-manager or kube-scheduler, which share their common flags.
 pub(super) fn start_component(
     binary: &Path,
     name: &str,

@@ -1,7 +1,7 @@
 //! Starts and stops a control plane.
 //!
-//! Everything lives in one temporary directory: keys, tokens, etcd's files, logs. It goes when the [`Cluster`] goes, and
-//! so does every process; [`Cluster::keep`] leaves the directory for a look at the logs.
+//! Everything is in one temporary directory: keys, tokens, etcd's files, logs. It is removed with the [`Cluster`], and
+//! so is every process; [`Cluster::keep`] leaves the directory for inspecting the logs.
 
 mod binaries;
 mod certificates;
@@ -30,20 +30,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long a part of the control plane may take to answer. On a busy machine with two cores kube-apiserver takes ten seconds.
+/// Timeout for a part of the control plane to respond. On a busy machine with two cores kube-apiserver takes ten
+/// seconds.
 const START: Duration = Duration::from_secs(120);
-/// How long kube-apiserver may take to stop. Left alone, it waits a minute for watches to end.
+/// Timeout for stopping kube-apiserver. By default it waits a minute for watches to end.
 const STOP_APISERVER: Duration = Duration::from_secs(3);
-/// Ports are chosen before they are used, so another process can come first. That is rare; thrice is not chance.
+/// Ports are chosen before they are used, so another process can take one first. That is rare; three times is not a
+/// coincidence.
 const ATTEMPTS: usize = 3;
 
-/// Why there is no cluster, or it does not do as it should.
+/// Why there is no cluster, or it does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The binaries are not there.
+    /// The binaries are missing.
     #[error(transparent)]
     Binaries(#[from] BinariesError),
-    /// A key or certificate cannot be made.
+    /// A key or certificate cannot be generated.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// A file of the cluster cannot be written.
@@ -64,7 +66,7 @@ pub enum ClusterError {
     /// A part does not become ready in time.
     #[error("{late}\n{log}")]
     Late {
-        /// What was waited for.
+        /// What was awaited.
         late: Late,
         /// The end of the part's log.
         log: String,
@@ -72,24 +74,24 @@ pub enum ClusterError {
     /// There is no client for it.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It refuses what it must not refuse.
+    /// It refuses a required request.
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
-/// What kind of cluster to start.
+/// The options of a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the binaries are. `None`: where `e2e/kube/build` puts them.
+    /// The directory of the binaries. `None`: where `e2e/kube/build` puts them.
     pub binaries: Option<PathBuf>,
-    /// Write down every request, for [`Cluster::audit`]. Costs some time for each request.
+    /// Log every request, for [`Cluster::audit`]. Costs some time per request.
     pub audit: bool,
-    /// Admission plugins that are switched off.
+    /// Disabled admission plugins.
     pub without_admission: Vec<String>,
     /// More arguments for kube-apiserver.
     pub apiserver_arguments: Vec<String>,
-    /// Whether etcd waits for the disk, as it does in earnest. Nothing here outlives the machine, and disks of build
-    /// machines are slow, so by default it does not.
+    /// Whether etcd waits for the disk, as in production. Nothing here outlives the machine, and disks of build
+    /// machines are slow, so it does not by default.
     pub fsync: bool,
 }
 
@@ -98,7 +100,7 @@ impl Default for Options {
         Self {
             binaries: None,
             audit: false,
-            // It taints new nodes until the node lifecycle controller has heard of their kubelets. There are none.
+            // It taints new nodes until the node lifecycle controller has heard from their kubelets. There are none.
             without_admission: vec!["TaintNodesByCondition".to_owned()],
             apiserver_arguments: Vec::new(),
             fsync: false,
@@ -112,7 +114,7 @@ fn server(address: SocketAddr) -> String {
 
 /// A running control plane: etcd and kube-apiserver.
 ///
-/// Other components are [`Process`]es that belong to whoever started them.
+/// Other components are [`Process`]es that belong to their callers.
 pub struct Cluster {
     // Processes come before the directory: they are dropped first.
     apiserver: Option<Process>,
@@ -127,10 +129,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts etcd and kube-apiserver, and waits until they answer.
+    /// Starts etcd and kube-apiserver, and waits until they respond.
     ///
     /// # Errors
-    /// If a binary is missing, or a part does not start. The error holds the end of its log.
+    /// If a binary is missing, or a part does not start. The error includes the end of its log.
     pub async fn start(options: Options) -> Result<Self, ClusterError> {
         let mut attempt = 1;
         loop {
@@ -185,13 +187,13 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Objects through the eyes of an administrator.
+    /// Objects as seen by an administrator.
     #[must_use]
     pub fn kube(&self) -> Kube {
         Kube::new(self.client())
     }
 
-    /// Where kube-apiserver listens.
+    /// The address of kube-apiserver.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.ports.address()
@@ -203,37 +205,37 @@ impl Cluster {
         self.directory.path().join("admin.kubeconfig")
     }
 
-    /// Where a binary of the control plane is, such as `kubectl`.
+    /// The path of a binary of the control plane, for example `kubectl`.
     #[must_use]
     pub fn binary(&self, name: &str) -> PathBuf {
         self.binaries.join(name)
     }
 
-    /// The directory of everything that belongs to the cluster.
+    /// The directory of the cluster.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Where the log of a process is.
+    /// The log file of a process.
     #[must_use]
     pub fn log(&self, process: &str) -> PathBuf {
         control_plane::log(self.directory(), process)
     }
 
-    /// The file that says who asked for what, if the cluster was started with `audit`.
+    /// The audit log, if the cluster was started with `audit`.
     #[must_use]
     pub fn audit(&self) -> PathBuf {
         self.directory.path().join("audit.log")
     }
 
-    /// Leaves the directory with its logs behind. Gives its path.
+    /// Keeps the directory with its logs. Returns its path.
     pub fn keep(&mut self) -> PathBuf {
         self.directory.disable_cleanup(true);
         self.directory.path().to_owned()
     }
 
-    /// A kubeconfig for a service account, with a token that the API server made for it.
+    /// A kubeconfig for a service account, with a token from the API server.
     ///
     /// # Errors
     /// If there is no such account.
@@ -241,7 +243,7 @@ impl Cluster {
         self.kubeconfig_at(self.address(), namespace, service_account).await
     }
 
-    /// A kubeconfig for a service account at an API server that is reached at another address.
+    /// A kubeconfig for a service account with another address of the API server.
     ///
     /// # Errors
     /// If there is no such account.
@@ -275,7 +277,7 @@ impl Cluster {
         let mut process =
             control_plane::start_apiserver(&self.binaries, self.directory.path(), &self.ports, &self.options)?;
         let kube = self.kube();
-        // The default namespace comes a moment after the server says that it is ready.
+        // The default namespace appears a moment after the server reports that it is ready.
         let ready = eventually("kube-apiserver is ready", START, async || {
             process.check()?;
             let ready = kube.api().get_path("/readyz").await.is_ok();
@@ -287,35 +289,35 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops kube-apiserver: what it was asked is answered before it ends. Watches are given some seconds.
+    /// Stops kube-apiserver after it has handled its open requests. Watches get some seconds.
     pub async fn stop_apiserver(&mut self) {
         if let Some(apiserver) = self.apiserver.take() {
             apiserver.stop_within(STOP_APISERVER).await;
         }
     }
 
-    /// Ends kube-apiserver in the middle of whatever it does.
+    /// Kills kube-apiserver.
     pub fn kill_apiserver(&mut self) {
         self.apiserver = None;
     }
 
-    /// Freezes etcd: writes and fresh reads get no answer.
+    /// Freezes etcd: writes and consistent reads get no response.
     ///
     /// # Errors
-    /// If etcd is not there.
+    /// If etcd is not running.
     pub fn pause_etcd(&self) -> Result<(), ClusterError> {
         Ok(self.etcd.pause()?)
     }
 
-    /// Lets etcd go on.
+    /// Resumes etcd.
     ///
     /// # Errors
-    /// If etcd is not there.
+    /// If etcd is not running.
     pub fn resume_etcd(&self) -> Result<(), ClusterError> {
         Ok(self.etcd.resume()?)
     }
 
-    /// What etcd and kube-apiserver have used so far.
+    /// Resource usage of etcd and kube-apiserver so far.
     #[must_use]
     pub fn usage(&self) -> Vec<(&'static str, Usage)> {
         let apiserver = self.apiserver.as_ref().and_then(|process| process.usage().ok());
@@ -327,7 +329,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Starts kube-controller-manager with its own rights, and waits until it says that it is well.
+    /// Starts kube-controller-manager with its own permissions, and waits until it is healthy.
     ///
     /// # Errors
     /// If it does not start.
@@ -346,7 +348,7 @@ impl Cluster {
             .await
     }
 
-    /// Starts kube-scheduler with its own rights, and waits until it says that it is well.
+    /// Starts kube-scheduler with its own permissions, and waits until it is healthy.
     ///
     /// # Errors
     /// If it does not start.
@@ -382,8 +384,8 @@ impl Cluster {
         Ok(process)
     }
 
-    /// Starts a process that belongs to the caller and logs beside the others: for example a component of Berth with a
-    /// kubeconfig of its own.
+    /// Starts a process that belongs to the caller and logs next to the others: for example a component of Berth with
+    /// its own kubeconfig.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -392,7 +394,7 @@ impl Cluster {
     }
 }
 
-/// Adds the end of a log to what did not come about.
+/// Adds the end of a log to a timeout.
 fn late(result: Result<(), crate::wait::WaitError<ProcessError>>, log: &Path) -> Result<(), ClusterError> {
     match result {
         Ok(()) => Ok(()),
@@ -404,7 +406,7 @@ fn late(result: Result<(), crate::wait::WaitError<ProcessError>>, log: &Path) ->
     }
 }
 
-/// Writes a file that only its owner may read: it holds a secret.
+/// Writes a file that only its owner may read: it contains a secret.
 fn write_private(path: &Path, text: &str) -> Result<(), ClusterError> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;

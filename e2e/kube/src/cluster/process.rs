@@ -1,4 +1,4 @@
-//! A process that goes when its owner goes.
+//! A process that ends with its owner.
 
 use crate::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a process may take to end in an orderly way.
+/// Timeout for an orderly end of a process.
 const STOP: Duration = Duration::from_secs(15);
-/// How much of a log is shown when something went wrong.
+/// Number of log lines shown when something went wrong.
 const TAIL_LINES: usize = 25;
 
-/// A process cannot be started, or is not as it should be.
+/// A process cannot be started, or does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It cannot be started.
@@ -25,7 +25,7 @@ pub enum ProcessError {
         #[source]
         source: std::io::Error,
     },
-    /// It ended though nobody told it to.
+    /// It ended unexpectedly.
     #[error("{name} ended with {status}\n{log}")]
     Ended {
         /// Its name.
@@ -35,7 +35,7 @@ pub enum ProcessError {
         /// The end of its log.
         log: String,
     },
-    /// It takes no signal, or tells nothing about itself.
+    /// It cannot be signalled or inspected.
     #[error("{name}: {source}")]
     Gone {
         /// Its name.
@@ -46,16 +46,16 @@ pub enum ProcessError {
     },
 }
 
-/// What a process has used since it started.
+/// Resource usage of a process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// CPU time in user and kernel mode.
     pub cpu_seconds: f64,
-    /// The most memory it ever had resident.
+    /// The peak resident memory.
     pub peak_rss_bytes: u64,
 }
 
-/// A running process. Dropping it ends it at once.
+/// A running process. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -64,7 +64,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program. What it prints is added to a log.
+    /// Starts a program. Its output is appended to a log.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -99,7 +99,7 @@ impl Process {
         &self.name
     }
 
-    /// Its process id.
+    /// Its process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -111,10 +111,10 @@ impl Process {
         tail(&self.log)
     }
 
-    /// Whether it is still there.
+    /// Checks that it is still running.
     ///
     /// # Errors
-    /// If it ended. The error says how, with the end of its log.
+    /// If it ended. The error includes its status and the end of its log.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -143,30 +143,30 @@ impl Process {
     /// Freezes it.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is not running.
     pub fn pause(&self) -> Result<(), ProcessError> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is not running.
     pub fn resume(&self) -> Result<(), ProcessError> {
         self.signal(Signal::CONT)
     }
 
-    /// Ends it in the middle of whatever it does.
+    /// Kills it.
     pub fn kill(self) {
         drop(self);
     }
 
-    /// Asks it to end and waits for that. One that does not listen is ended.
+    /// Asks it to end and waits for that. If it does not respond, it is killed.
     pub async fn stop(self) {
         self.stop_within(STOP).await;
     }
 
-    /// Asks it to end, waits so long for that, and then ends it.
+    /// Asks it to end, waits this long, and then kills it.
     pub async fn stop_within(mut self, patience: Duration) {
         if self.signal(Signal::TERM).is_err() {
             return;
@@ -174,14 +174,14 @@ impl Process {
         let ended = eventually("the process ends", patience, async || {
             Ok::<_, Infallible>((!matches!(self.child.try_wait(), Ok(None))).then_some(()))
         });
-        // One that is late is ended by dropping it.
+        // If it is late, dropping it kills it.
         let _ = ended.await;
     }
 
-    /// What it has used so far.
+    /// Its resource usage so far.
     ///
     /// # Errors
-    /// If it is not there any more.
+    /// If it is no longer running.
     pub fn usage(&self) -> Result<Usage, ProcessError> {
         let directory = PathBuf::from(format!("/proc/{}", self.id()));
         let read = |name: &str| fs::read_to_string(directory.join(name)).map_err(|source| self.gone(source));
@@ -193,15 +193,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, and then there is nothing to end or to wait for.
+        // It may have ended already, and then there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads what the kernel tells about a process.
+/// Reads what the kernel reports about a process.
 fn usage(stat: &str, status: &str, ticks_per_second: u64) -> Option<Usage> {
-    // The name is in parentheses and may hold spaces; fields are counted after it, from the third on.
+    // The name is in parentheses and may contain spaces; fields are counted after it, from the third on.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
     let kib = status

@@ -1,4 +1,4 @@
-//! The wire between a client and a server, which a test can cut.
+//! A proxy between a client and a server that a test can cut.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// Passes connections on to a server until they are cut. It goes when this goes.
+/// Forwards connections to a server until they are cut. It stops when dropped.
 pub struct Wire {
     address: SocketAddr,
     accepting: JoinHandle<()>,
@@ -17,7 +17,7 @@ impl Wire {
     /// Listens on loopback for connections to a server.
     ///
     /// # Errors
-    /// If there is no port for it.
+    /// If there is no free port.
     pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -30,13 +30,13 @@ impl Wire {
         })
     }
 
-    /// Where it listens.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Breaks every connection that there is; new ones are taken as before. Gives how many there were.
+    /// Breaks every existing connection; new ones are accepted as before. Returns their number.
     pub fn cut(&self) -> usize {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let open = connections.drain(..).filter(|connection| !connection.is_finished());
@@ -54,7 +54,7 @@ impl Drop for Wire {
 async fn accept(listener: TcpListener, server: SocketAddr, connections: Arc<Mutex<Vec<AbortHandle>>>) {
     while let Ok((mut client, _)) = listener.accept().await {
         let passed_on = tokio::spawn(async move {
-            // A server that is away looks like a connection that breaks at once.
+            // An unavailable server looks like a connection that breaks at once.
             if let Ok(mut server) = TcpStream::connect(server).await {
                 let _ = copy_bidirectional(&mut client, &mut server).await;
             }
@@ -82,7 +82,7 @@ mod tests {
             served.read_exact(&mut heard).await.unwrap();
             assert_eq!(&heard, b"hello");
             assert_eq!(wire.cut(), 1);
-            // The end, or that it was reset: either way nothing more comes.
+            // End of stream or reset: either way nothing more arrives.
             assert!(matches!(client.read(&mut heard).await, Ok(0) | Err(_)));
         }
     }

@@ -1,4 +1,4 @@
-//! How Berth comes into a cluster that works already: beside kube-scheduler, and one part after the other.
+//! Adopting Berth in a running cluster: alongside kube-scheduler, and one component after the other.
 
 use super::bindings::Bindings;
 use super::report::Remark;
@@ -10,12 +10,12 @@ use berth_e2e::wait::eventually;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The names under which the two are asked for: Berth's is that of the manifests.
+/// The scheduler names of both: Berth's is that of the manifests.
 const SCHEDULERS: [&str; 2] = ["default-scheduler", "berth-scheduler"];
-/// Pods of both. kube-scheduler takes its time with local volumes.
+/// Number of pods for both. kube-scheduler is slow with local volumes.
 const SHARED: usize = 80;
 
-/// Both choose from the same volumes at the same time, and keep their hands off each other's pods.
+/// Both choose from the same volumes at the same time, and do not touch each other's pods.
 pub(crate) async fn two_schedulers_share_nodes_and_volumes(
     world: &mut World,
     scenario: &mut Scenario,
@@ -46,7 +46,7 @@ pub(crate) async fn two_schedulers_share_nodes_and_volumes(
     Ok(format!("{}; {remark}", counts.join(", ")))
 }
 
-/// How many pods each scheduler says it has placed. An error if one placed a pod that asked for another.
+/// Number of pods that each scheduler reports as placed. An error if one placed a pod of the other.
 async fn placed_by(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize>> {
     let pods = scenario.pods().await?;
     let wanted: BTreeMap<&str, &str> = pods
@@ -58,7 +58,7 @@ async fn placed_by(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize
             ))
         })
         .collect();
-    // Events come when there is time for them.
+    // Events are written with a delay.
     let told = eventually("every pod has an event that tells who placed it", SOON, async || {
         let mut events = scenario.kube.list(&scenario.path("events")).await?;
         events.retain(|event| event["reason"] == "Scheduled");
@@ -76,7 +76,7 @@ async fn placed_by(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, usize
     Ok(counts)
 }
 
-/// Who an event is from, whichever of the two fields says so.
+/// The source of an event, from either of its two fields.
 fn reporter(event: &Value) -> String {
     let new = event["reportingComponent"].as_str().filter(|name| !name.is_empty());
     let old = event["source"]["component"].as_str();

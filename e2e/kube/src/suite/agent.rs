@@ -1,7 +1,7 @@
-//! Stands in for all kubelets: says of every placed pod that it runs.
+//! Simulates all kubelets: reports every placed pod as running.
 //!
-//! Stateful sets wait for one pod to be ready before they make the next. Pods of the tests have no grace period, so
-//! nobody has to end them.
+//! Stateful sets wait for one pod to be ready before they create the next. Pods of the tests have no grace period, so
+//! nothing has to terminate them.
 
 use berth_e2e::kube::Kube;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 const PERIOD: Duration = Duration::from_millis(100);
-/// Pods that have a node but are not said to run.
+/// Pods that have a node but are not reported as running.
 const PLACED: &str = "/api/v1/pods?resourceVersion=0&fieldSelector=spec.nodeName!=,status.phase=Pending";
 
 /// Runs until dropped.
@@ -19,7 +19,7 @@ impl Agent {
     pub(crate) fn start(kube: Kube) -> Self {
         Self(tokio::spawn(async move {
             loop {
-                // While the API server is away there is nothing to say; the next round tries again.
+                // While the API server is unavailable there is nothing to report; the next round tries again.
                 for pod in kube.list(PLACED).await.unwrap_or_default() {
                     let _ = say_that_it_runs(&kube, &pod).await;
                 }

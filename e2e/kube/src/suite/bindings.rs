@@ -1,4 +1,4 @@
-//! Many bindings under way, for tests in which something happens in the middle of them.
+//! Many bindings in progress, for tests in which something happens in the middle of them.
 
 use super::consistency::problems;
 use super::report::Remark;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Nodes of the load. Volumes are more than claims, so that there is something to choose.
+/// Number of nodes. There are more volumes than claims, so that there is a choice.
 const NODES: usize = 40;
 const VOLUMES_PER_NODE: usize = 6;
-/// How many requests of the tests are under way at a time.
+/// Number of concurrent requests of the tests.
 const CONCURRENCY: usize = 16;
-/// How long everything may take after a fault. A leader that was killed is deposed after 15 s.
+/// Timeout for recovery after a fault. A killed leader is replaced after 15 s.
 const RECOVERY: Duration = Duration::from_secs(120);
-/// How long to wait before the API server is asked again.
+/// Delay before the API server is asked again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Pods with a local claim each, being created in the background.
+/// Pods with one local claim each, being created in the background.
 pub(crate) struct Bindings {
     pub(crate) count: usize,
     /// How many pods may be created.
@@ -35,7 +35,7 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    /// Creates nodes, volumes and claims, and begins to create pods.
+    /// Creates nodes, volumes and claims, and starts creating pods.
     pub(crate) async fn start(scenario: &mut Scenario, count: usize) -> anyhow::Result<Self> {
         let mut bindings = Self::prepare(scenario, count).await?;
         bindings.release(count);
@@ -47,7 +47,7 @@ impl Bindings {
         Self::prepare_for(scenario, count, &["default-scheduler"]).await
     }
 
-    /// Creates nodes, volumes and claims, for pods that these schedulers place in turn.
+    /// Creates nodes, volumes and claims, for pods of these schedulers in turn.
     pub(crate) async fn prepare_for(
         scenario: &mut Scenario,
         count: usize,
@@ -97,21 +97,21 @@ impl Bindings {
         })
     }
 
-    /// Lets so many pods be created in all.
+    /// Allows this many pods in total to be created.
     pub(crate) fn release(&mut self, count: usize) {
         let more = count.min(self.count).saturating_sub(self.released);
         self.released += more;
         self.gate.add_permits(more);
     }
 
-    /// How many pods have a node. `None` while nobody can tell.
+    /// Number of pods with a node. `None` while it cannot be determined.
     async fn placed(&self) -> Option<usize> {
         let path = format!("/api/v1/namespaces/{}/pods?resourceVersion=0", self.namespace);
         let asked = tokio::time::timeout(Duration::from_secs(2), self.kube.list(&path)).await;
         Some(nodes_of(&asked.ok()?.ok()?).len())
     }
 
-    /// Waits until at least so many pods have a node.
+    /// Waits until at least this many pods have a node.
     pub(crate) async fn until(&self, count: usize) -> anyhow::Result<usize> {
         let what = format!("{count} pods have a node");
         let placed = eventually(&what, RECOVERY, async || {
@@ -121,7 +121,7 @@ impl Bindings {
         Ok(placed.await?)
     }
 
-    /// Waits until all is well. Says how long that took.
+    /// Waits for full recovery. Returns how long that took.
     pub(crate) async fn recover(mut self, scenario: &Scenario, at: usize) -> anyhow::Result<Remark> {
         let start = Instant::now();
         self.release(self.count);
@@ -163,13 +163,13 @@ fn unbound(claims: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// Creates an object, however often that has to be tried: the API server may be away.
+/// Creates an object, retrying as often as necessary: the API server may be unavailable.
 async fn create_in_the_end(kube: &Kube, object: &Value) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         match kube.create(object).await {
             Ok(_) => return Ok(()),
-            // An earlier attempt went through after all.
+            // An earlier attempt succeeded after all.
             Err(error) if error.is_conflict() => return Ok(()),
             Err(error) if start.elapsed() > RECOVERY => return Err(error.into()),
             Err(_) => tokio::time::sleep(RETRY).await,

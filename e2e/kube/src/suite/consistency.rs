@@ -1,4 +1,4 @@
-//! What must hold whatever happened: every claim and volume point at each other, or at nobody.
+//! Invariants: every claim and volume refer to each other, or to nothing.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,13 +7,13 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The node that a volume of the tests is on: the only value of its only node selector.
+/// The node of a volume in the tests: the only value of its only node selector.
 pub(crate) fn node_of_volume(volume: &Value) -> &str {
     let selector = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
     text(volume, selector)
 }
 
-/// Everything that is wrong with these objects, in words. The volumes' claims are all in one namespace.
+/// All problems of these objects, as text. The volumes' claims are all in one namespace.
 pub(crate) fn problems(pods: &[Value], claims: &[Value], volumes: &[Value]) -> Vec<String> {
     let by_name = |objects: &'_ [Value]| -> BTreeMap<String, usize> {
         let names = objects.iter().enumerate();

@@ -10,13 +10,13 @@ use berth_e2e::components::{Component, NAMESPACE};
 use berth_e2e::kube::Kube;
 use std::time::{Duration, Instant};
 
-/// How long etcd is frozen: long enough for requests and leases to feel it.
+/// How long etcd is frozen: long enough to affect requests and leases.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Components of which two copies run.
+/// Components with two replicas.
 const LED: [Component; 2] = [Component::Scheduler, Component::Controller];
 
-/// Numbers that look random, and are the same for the same seed.
+/// Pseudo-random numbers from a seed.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -33,7 +33,7 @@ impl Chance {
     }
 }
 
-/// How the API server goes away.
+/// How the API server becomes unavailable.
 #[derive(Clone, Copy)]
 enum Outage {
     Restart,
@@ -75,7 +75,7 @@ async fn the_api_server_is_away(
     Ok(format!("away for {away:.1} s; {remark}"))
 }
 
-/// Every connection of scheduler and controller breaks, watches and requests alike, while the API server goes on.
+/// Every connection of scheduler and controller breaks, both watches and requests, while the API server continues.
 pub(crate) async fn connections_are_cut(
     world: &mut World,
     scenario: &mut Scenario,
@@ -133,7 +133,7 @@ pub(crate) async fn components_are_killed(
     let mut load = Bindings::prepare(scenario, count).await?;
     let (mut at, mut killed) = (0, Vec::new());
     for moment in moments {
-        // Some are always on their way, and never all: a component that is killed is in the middle of something.
+        // Some bindings are always in progress, and never all: a killed component is in the middle of something.
         load.release(moment + count / 8);
         at = load.until(moment).await?;
         let victims: &[Component] = match chance.below(3) {
@@ -190,7 +190,7 @@ pub(crate) async fn leaders_are_killed(
     Ok(format!("both leaders killed, {seconds:.1} s in all; {remark}"))
 }
 
-/// Who holds a lease.
+/// The holder of a lease.
 pub(crate) async fn leader(kube: &Kube, name: &str) -> anyhow::Result<String> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}");
     let lease = kube.get(&path).await?.unwrap_or_default();

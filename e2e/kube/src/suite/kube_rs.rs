@@ -1,4 +1,4 @@
-//! The suite of Berth's own API server, on a real one: both must answer alike.
+//! The suite of Berth's own API server, on a real one: both must give the same responses.
 
 use super::report::Remark;
 use anyhow::{Context as _, bail};
@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// How long it may take, should it have to be built first.
+/// Timeout, including building it if necessary.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
-/// How much of its output is shown when it fails.
+/// Number of output lines shown when it fails.
 const SHOWN_LINES: usize = 60;
 
-/// Runs the suite on a cluster of its own: it leaves things behind, and asks for what the embedded server has and no more.
+/// Runs the suite on its own cluster: it leaves objects behind, and requires only what the embedded server has.
 pub(crate) async fn suite() -> anyhow::Result<Remark> {
     let options = Options {
         without_admission: vec!["ServiceAccount".to_owned()],

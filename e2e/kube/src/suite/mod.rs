@@ -22,9 +22,9 @@ use scenario::Scenario;
 use std::time::{Duration, Instant};
 use world::{Cast, World};
 
-/// How long a test may take. They take seconds; on a busy machine, ten times that.
+/// Timeout of a test. They take seconds; on a busy machine, ten times that.
 const LIMIT: Duration = Duration::from_secs(150);
-/// How long a test may take in which something breaks.
+/// Timeout of a test with faults.
 const FAULT_LIMIT: Duration = Duration::from_secs(400);
 
 macro_rules! play {
@@ -33,7 +33,7 @@ macro_rules! play {
     )*};
 }
 
-/// Plays a story that changes who is at work.
+/// Plays a story that changes which components run.
 macro_rules! play_with_world {
     ($world:expr, $report:expr, $group:expr, $load:expr, $test:path) => {
         let name = test_name($group, stringify!($test));
@@ -76,7 +76,7 @@ pub(crate) struct Load {
     seed: u64,
 }
 
-/// Runs the tests. `true` if all pass.
+/// Runs the tests. Returns `true` if all pass.
 pub(crate) async fn suite(args: SuiteArgs) -> anyhow::Result<bool> {
     let start = Instant::now();
     let mut report = Report::new(args.only);
@@ -133,7 +133,7 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
         load,
         stopped::a_leader_is_stopped_and_continued
     );
-    // Before the API server is broken: one that starts refuses everybody until it has read the roles.
+    // Before the API server is broken: one that starts refuses every user until it has loaded the roles.
     let name = "rights: none missing, none unused";
     if report.wants(name) {
         let whole = report.is_whole();
@@ -149,7 +149,7 @@ async fn tests(world: &mut World, report: &mut Report, load: &Load) -> anyhow::R
     Ok(())
 }
 
-/// What every pair of scheduler and volume controller must be able to do.
+/// What every pair of scheduler and volume controller must support.
 async fn play_pair(world: &World, report: &mut Report, pair: &str) {
     play!(
         world,
@@ -162,10 +162,10 @@ async fn play_pair(world: &World, report: &mut Report, pair: &str) {
     );
 }
 
-/// Reads from the audit log what Berth's components asked for, and compares it with what their roles let them. That every
-/// right is used can only be said after all tests.
+/// Reads the requests of Berth's components from the audit log, and compares them with their roles. Whether every
+/// permission is used is known only after all tests.
 async fn check_rights(world: &mut World, whole: bool) -> anyhow::Result<Remark> {
-    // A watch is written down when it ends.
+    // A watch is logged when it ends.
     world.stop_berth().await;
     let grants = rights::grants(world.installation.objects());
     ensure!(!grants.is_empty(), "the manifests give no rights");
@@ -210,7 +210,7 @@ async fn placing(world: &World, report: &mut Report) {
     );
 }
 
-/// Plays one story in a part of the cluster of its own, and cleans up after it.
+/// Plays one story in its own part of the cluster, and cleans up after it.
 async fn play(
     world: &World,
     report: &mut Report,
@@ -241,7 +241,7 @@ fn test_name(group: &str, path: &str) -> String {
     format!("{group}: {}", function.replace('_', " "))
 }
 
-/// A name for the test's namespace. Names of volumes begin with it and must not become too long.
+/// A name for the test's namespace. Names of volumes start with it and must not become too long.
 fn short_name(path: &str) -> String {
     let function = path.rsplit("::").next().unwrap_or(path).trim();
     let name: String = function.replace('_', "-").chars().take(40).collect();

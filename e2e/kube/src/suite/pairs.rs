@@ -1,8 +1,8 @@
-//! Users adopt one part at a time: each of Berth's with what Kubernetes has for the other.
+//! Users adopt one component at a time: each of Berth's with the Kubernetes counterpart of the other.
 
 use super::world::{Cast, Whose};
 
-/// Pairs in an order that restarts as little as possible after both were Berth's.
+/// Pairs in an order that needs the fewest restarts after both were Berth's.
 pub(crate) const PAIRS: [(&str, Cast); 3] = [
     (
         "berth scheduler with berth controller",

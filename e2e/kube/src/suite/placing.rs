@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const NO_VOLUME: &str = "didn't find available persistent volumes to bind";
 
-/// How often it is looked whether all agrees: a claim's phase is written after its binding, and its pod need not wait for that.
+/// How often agreement is checked: a claim's phase is written after its binding, and its pod need not wait for that.
 const LOOKS: usize = 50;
 
 /// Checks that pods are where their volumes are, and that claims and volumes agree.
@@ -69,7 +69,7 @@ pub(crate) async fn anti_affinity_with_volumes_on_each_node(scenario: &mut Scena
 pub(crate) async fn anti_affinity_with_volumes_on_two_nodes(scenario: &mut Scenario) -> anyhow::Result<Remark> {
     scenario.add_nodes(&NODES).await?;
     scenario.add_local_class().await?;
-    // Two on each: a lack of volumes does not keep the third pod away from these nodes.
+    // Two on each: a lack of volumes does not keep the third pod off these nodes.
     for node in &NODES[..2] {
         scenario.add_volumes(node, 2, "10Gi").await?;
     }
@@ -82,7 +82,7 @@ pub(crate) async fn anti_affinity_with_volumes_on_two_nodes(scenario: &mut Scena
     scenario.placed(2).await?;
     check_unbound(scenario, "data-db-2").await?;
     check_agreement(scenario).await?;
-    // The volume that was missing turns up.
+    // The missing volume appears.
     scenario.add_volumes_later("n2", 1, "10Gi").await?;
     scenario.placed(3).await?;
     check_agreement(scenario).await?;
@@ -312,7 +312,7 @@ pub(crate) async fn a_scratch_volume_goes_with_its_claim(scenario: &mut Scenario
     Ok(Remark::new())
 }
 
-/// Events that are reported again are counted on the one that is there, by each component.
+/// Repeated events increase the count of the existing one, for each component.
 pub(crate) async fn what_happens_again_is_counted(scenario: &mut Scenario) -> anyhow::Result<Remark> {
     scenario.add_nodes(&NODES).await?;
     scenario.add_provisioning_class(true).await?;
@@ -327,7 +327,7 @@ pub(crate) async fn what_happens_again_is_counted(scenario: &mut Scenario) -> an
     let claim = scenario.path("persistentvolumeclaims/lonely");
     let mut round = 0;
     let counted = eventually("each event has a count", SOON, async || {
-        // A change that changes nothing makes the controller look again.
+        // A change without effect triggers the controller.
         round += 1;
         let poke = json!({"metadata": {"labels": {"round": round.to_string()}}});
         scenario.kube.patch(&claim, &poke).await?;

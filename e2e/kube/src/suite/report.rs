@@ -1,24 +1,24 @@
-//! One line for each test, and a sum at the end.
+//! One line per test, and a summary at the end.
 
 use std::fmt::Write as _;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// What a test has to say beside that it passed, such as a figure.
+/// A remark about a passed test, such as a figure.
 pub(crate) type Remark = String;
 
-/// How the tests went.
+/// The results of the tests.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     only: Vec<String>,
-    /// The names of all tests that there are, wanted or not.
+    /// The names of all tests, selected or not.
     names: Vec<String>,
     passed: usize,
     failed: Vec<String>,
 }
 
 impl Report {
-    /// A report of the tests whose names hold one of these texts, or of all if there is none.
+    /// A report of the tests whose names contain one of these texts, or of all if there are none.
     pub(crate) fn new(only: Vec<String>) -> Self {
         Self {
             only,
@@ -26,18 +26,18 @@ impl Report {
         }
     }
 
-    /// Whether a test is to be run. Every test asks.
+    /// Whether a test is selected. Called for every test.
     pub(crate) fn wants(&mut self, name: &str) -> bool {
         self.names.push(name.to_owned());
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
     }
 
-    /// Whether all tests are to be run.
+    /// Whether all tests are selected.
     pub(crate) fn is_whole(&self) -> bool {
         self.only.is_empty()
     }
 
-    /// Runs a test and prints how it went. `false` if it failed.
+    /// Runs a test and prints the result. Returns `false` if it failed.
     pub(crate) async fn run(
         &mut self,
         name: &str,
@@ -62,20 +62,20 @@ impl Report {
         }
     }
 
-    /// Counts a test that could not even begin.
+    /// Counts a test that could not be started.
     pub(crate) fn broken(&mut self, name: &str, error: &anyhow::Error) {
         println!("{}", line(name, Duration::ZERO, &Err(anyhow::anyhow!("{error:#}"))));
         self.failed.push(name.to_owned());
     }
 
-    /// The texts that no test's name holds: misspelt, most likely.
+    /// The texts that match no test: probably misspelt.
     fn unknown(&self) -> Vec<&str> {
         let texts = self.only.iter().map(String::as_str);
         let unknown = texts.filter(|text| !self.names.iter().any(|name| name.contains(text)));
         unknown.collect()
     }
 
-    /// Prints the sum. `true` if something was run, all that was asked for, and nothing failed.
+    /// Prints the summary. Returns `true` if something was run, everything requested was run, and nothing failed.
     pub(crate) fn finish(&self, elapsed: Duration) -> bool {
         let mut text = format!(
             "{} passed, {} failed, in {:.1} s",
@@ -131,7 +131,7 @@ mod tests {
         );
     }
 
-    /// What a run comes to in which all tests that are wanted pass.
+    /// The result of a run in which all selected tests pass.
     async fn ends_well(only: &[&str], tests: &[&str]) -> bool {
         let mut report = Report::new(only.iter().map(ToString::to_string).collect());
         for name in tests {

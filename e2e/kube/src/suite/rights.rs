@@ -1,4 +1,4 @@
-//! Rights: no component asks for what it may not have, and none has a right that it never uses.
+//! Permissions: no component makes forbidden requests, and none has a permission that it never uses.
 
 use berth_e2e::audit::Request;
 use berth_e2e::components::{Component, NAMESPACE};
@@ -10,11 +10,11 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     account: String,
-    /// Where it holds; empty for everywhere.
+    /// Its namespace; empty for all.
     namespace: String,
     group: String,
     resource: String,
-    /// The only name that it holds for; empty for all.
+    /// The only object name; empty for all.
     name: String,
     verb: String,
 }
@@ -35,8 +35,8 @@ impl fmt::Display for Grant {
     }
 }
 
-/// What components read one by one only when in doubt: what a lost answer may have written, and what a watch has not shown
-/// before it counts as gone. The suite cuts connections after rights were compared.
+/// What components read individually only in case of doubt: what a write with a lost response may have done, and what a
+/// watch has not shown before it counts as gone. The suite cuts connections after permissions were compared.
 const READ_IN_DOUBT: [&str; 6] = [
     "pods",
     "persistentvolumes",
@@ -79,7 +79,7 @@ fn texts(value: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Every verb that the manifests give to Berth's service accounts.
+/// Every verb that the manifests grant to Berth's service accounts.
 pub(crate) fn grants(objects: &[Value]) -> BTreeSet<Grant> {
     let accounts: Vec<String> = Component::ALL.iter().map(|component| component.account()).collect();
     let bindings = objects.iter().filter(|object| {
@@ -129,7 +129,7 @@ fn grants_of(account: &str, namespace: &str, rule: &Value) -> Vec<Grant> {
     grants
 }
 
-/// Rights that no request made use of, in words.
+/// Unused permissions, as text.
 pub(crate) fn unused(grants: &BTreeSet<Grant>, requests: &[Request]) -> Vec<String> {
     let unused = grants
         .iter()
@@ -138,7 +138,7 @@ pub(crate) fn unused(grants: &BTreeSet<Grant>, requests: &[Request]) -> Vec<Stri
     unused.map(ToString::to_string).collect()
 }
 
-/// Requests of Berth's components that they have no right to, in words.
+/// Forbidden requests of Berth's components, as text.
 pub(crate) fn forbidden(requests: &[Request]) -> Vec<String> {
     let users: Vec<String> = Component::ALL
         .iter()
@@ -151,7 +151,7 @@ pub(crate) fn forbidden(requests: &[Request]) -> Vec<String> {
     words.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// How many requests came from Berth's components.
+/// Number of requests from Berth's components.
 pub(crate) fn count(requests: &[Request]) -> usize {
     let prefix = user("");
     requests

@@ -1,4 +1,5 @@
-//! What one test has to itself: a namespace, a storage class, nodes and volumes. All of it goes when the test is over.
+//! The isolated part of a test: a namespace, a storage class, nodes and volumes. All of it is removed when the test is
+//! over.
 
 use super::world::World;
 use anyhow::{Context as _, bail};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 static NUMBER: AtomicUsize = AtomicUsize::new(1);
-/// How long something may take that usually takes a second: machines that run tests are busy.
+/// Timeout for something that usually takes a second: machines that run tests are busy.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// One test's part of the cluster.
@@ -21,14 +22,14 @@ pub(crate) struct Scenario {
     pub(crate) kube: Kube,
     pub(crate) namespace: String,
     pub(crate) class: String,
-    /// Paths of what lives in no namespace, in the order of creation.
+    /// Paths of cluster-scoped objects, in creation order.
     outside: Vec<String>,
 }
 
 impl Scenario {
     pub(crate) async fn new(world: &World, name: &str) -> anyhow::Result<Self> {
         let kube = world.kube.clone();
-        // Namespaces go slowly, and a test may be played more than once.
+        // Namespaces are deleted slowly, and a test may be played more than once.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("e2e-{number}-{name}");
         kube.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
@@ -55,7 +56,7 @@ impl Scenario {
         Ok(created)
     }
 
-    /// Creates nodes on which the CSI driver runs.
+    /// Creates nodes with the CSI driver.
     pub(crate) async fn add_nodes(&mut self, names: &[&str]) -> anyhow::Result<()> {
         for name in names {
             let mut node = objects::node(name);
@@ -77,7 +78,7 @@ impl Scenario {
         self.add(&class).await.map(drop)
     }
 
-    /// Creates the test's class: volumes are made by the CSI driver.
+    /// Creates the test's class: the CSI driver provisions its volumes.
     pub(crate) async fn add_provisioning_class(&mut self, delayed: bool) -> anyhow::Result<()> {
         let class = objects::class(&self.class, NAME, delayed);
         self.add(&class).await.map(drop)
@@ -110,7 +111,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Creates many objects, so many at a time.
+    /// Creates many objects, with limited concurrency.
     pub(crate) async fn add_all(&mut self, objects: Vec<Value>, at_a_time: usize) -> anyhow::Result<()> {
         let outside = objects
             .iter()
@@ -142,7 +143,7 @@ impl Scenario {
         self.add(&pod).await.map(drop)
     }
 
-    /// A stateful set named `db` with a claim of 5 GiB for each pod, and this affinity.
+    /// A stateful set named `db` with a claim of 5 GiB per pod, and this affinity.
     pub(crate) async fn add_stateful_set(&mut self, replicas: usize, affinity: Value) -> anyhow::Result<()> {
         let mut spec = objects::pod_spec(&[]);
         spec["affinity"] = affinity;
@@ -175,7 +176,7 @@ impl Scenario {
         Ok(volumes)
     }
 
-    /// Waits until so many pods have a node. Gives the node of each.
+    /// Waits until this many pods have a node. Returns the node of each.
     pub(crate) async fn placed(&self, count: usize) -> anyhow::Result<BTreeMap<String, String>> {
         let placed = eventually("all pods have a node", SOON, async || {
             let nodes = nodes_of(&self.pods().await?);
@@ -187,7 +188,7 @@ impl Scenario {
         }
     }
 
-    /// Waits until a pod is said to have no node. Gives the reason.
+    /// Waits until a pod is reported as unschedulable. Returns the reason.
     pub(crate) async fn refused(&self, pod: &str) -> anyhow::Result<String> {
         let path = self.path(&format!("pods/{pod}"));
         let refused = eventually("the pod's condition tells why it has no node", SOON, async || {
@@ -205,7 +206,7 @@ impl Scenario {
         }
     }
 
-    /// Waits until the condition holds for the claims.
+    /// Waits until a condition is true for the claims.
     pub(crate) async fn claims_until(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> anyhow::Result<()> {
         let waited = eventually(what, SOON, async || {
             let claims = self.claims().await?;
@@ -217,7 +218,7 @@ impl Scenario {
         }
     }
 
-    /// The test's pods, claims, volumes and events, for somebody who wonders why it failed.
+    /// The test's pods, claims, volumes and events, for debugging.
     pub(crate) async fn describe(&self) -> String {
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let mut lines = Vec::new();
@@ -258,7 +259,7 @@ impl Scenario {
         lines.join("\n")
     }
 
-    /// Removes everything that the test made, and waits until it is gone.
+    /// Removes everything that the test created, and waits until it is gone.
     pub(crate) async fn finish(self) -> anyhow::Result<()> {
         let workloads = format!("/apis/apps/v1/namespaces/{}/statefulsets", self.namespace);
         for collection in [workloads, self.path("pods"), self.path("persistentvolumeclaims")] {
@@ -271,7 +272,7 @@ impl Scenario {
             self.kube.delete(path).await?;
         }
         eventually("pods, claims and volumes are gone", SOON, async || {
-            // A stateful set's controller may have made a pod while its set was being deleted.
+            // A stateful set's controller may have created a pod while its set was being deleted.
             let pods = self.pods().await?.len();
             let claims = self.claims().await?.len();
             let volumes = if provisioned { self.volumes().await?.len() } else { 0 };

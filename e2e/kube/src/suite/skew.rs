@@ -1,4 +1,4 @@
-//! Versions apart: a controller that delays claims for a scheduler that cannot bind them leaves them unbound forever.
+//! Version skew: a controller that delays claims for a scheduler that cannot bind them leaves them unbound forever.
 
 use super::report::Remark;
 use super::scenario::{SOON, Scenario};
@@ -10,7 +10,7 @@ use berth_e2e::wait::eventually;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The controller goes on for a minute as if there were a scheduler, and looks every five seconds.
+/// The controller assumes a scheduler for a minute, and checks every five seconds.
 const PATIENCE: Duration = Duration::from_secs(100);
 const HEARD: &str = "a scheduler announces that it can bind delayed claims";
 
@@ -62,7 +62,7 @@ pub(crate) async fn claims_wait_only_for_a_scheduler_that_announces_itself(
     Ok(format!("bound without a scheduler after {waited:.1} s"))
 }
 
-/// Gives the right that the installation gives with this option: to look at the leases of schedulers.
+/// Grants the permission that the installation grants with this option: to read the leases of schedulers.
 async fn allow_to_listen(world: &World) -> anyhow::Result<()> {
     let (name, group) = ("e2e-listen-for-schedulers", "rbac.authorization.k8s.io");
     let metadata = json!({"namespace": NAMESPACE, "name": name});
@@ -77,7 +77,7 @@ async fn allow_to_listen(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until an event tells of something.
+/// Waits for an event.
 async fn event(scenario: &Scenario, name: &str, reason: &str) -> anyhow::Result<()> {
     let what = format!("an event {reason} about {name}");
     let told = eventually(&what, SOON, async || {

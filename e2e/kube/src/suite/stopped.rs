@@ -1,4 +1,4 @@
-//! A leader that is stopped for longer than its lease lasts, and goes on in the middle of its work when another one leads.
+//! A leader that is suspended for longer than its lease, and resumes in the middle of its work when another one leads.
 
 use super::bindings::Bindings;
 use super::faults::leader;
@@ -12,14 +12,14 @@ use berth_e2e::wait::eventually;
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// How long the other copy may take to lead: the lease lasts 15 s.
+/// Timeout for the other replica to lead: the lease lasts 15 s.
 const TAKEOVER: Duration = Duration::from_secs(90);
-/// How many writes may come late. Each asks the clock first; what was between the clock and the socket when the process was stopped
-/// comes out when it goes on, and is refused by its version or does what was decided. Without the clock it is as many as
-/// are under way.
+/// Maximum number of late writes. Each write checks the clock first; what was between the clock and the socket when the process was
+/// suspended is sent when it resumes, and is refused because of its version or does what was decided. Without the check there would
+/// be as many as are in flight.
 const MAX_LATE: usize = 3;
 
-/// Scheduling goes on with the other copy, and the first one writes nothing more but what had left it.
+/// Scheduling continues with the other replica, and the first one writes nothing except what it had already sent.
 pub(crate) async fn a_leader_is_stopped_and_continued(
     world: &mut World,
     scenario: &mut Scenario,
@@ -46,7 +46,7 @@ pub(crate) async fn a_leader_is_stopped_and_continued(
         Ok::<_, Infallible>(holder.ok().filter(|holder| *holder != first))
     });
     let next = next.await;
-    // Whatever came of it: nobody leaves a stopped process behind.
+    // Whatever the result: no suspended process is left behind.
     stopped.resume()?;
     next?;
     let ended = eventually("the first leader steps down", TAKEOVER, async || {
@@ -68,7 +68,7 @@ pub(crate) async fn a_leader_is_stopped_and_continued(
     ))
 }
 
-/// The writes of whoever led before, after the last time that a lease changed hands.
+/// The writes of the previous leader, after the last change of leadership.
 fn late_writes(requests: &[Request], component: Component) -> anyhow::Result<Vec<&Request>> {
     let (account, user) = (component.account(), format!(":{}", component.account()));
     let mut renewals: Vec<&Request> = requests

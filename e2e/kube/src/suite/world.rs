@@ -1,4 +1,4 @@
-//! The cluster that the tests share, and who works on it.
+//! The cluster that the tests share, and the components on it.
 
 use super::agent::Agent;
 use anyhow::Context as _;
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// Nodes on which the tests' CSI driver can make volumes.
+/// Nodes on which the tests' CSI driver can create volumes.
 pub(crate) const NODES: [&str; 3] = ["n0", "n1", "n2"];
-/// Room for volumes on each of them.
+/// Capacity of each of them.
 pub(crate) const ROOM_GI: i64 = 100;
 
-/// Whose program does a piece of work.
+/// Which project provides a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// Kubernetes' own.
@@ -25,7 +25,7 @@ pub(crate) enum Whose {
     Berth,
 }
 
-/// Who schedules, and who binds volumes.
+/// The scheduler and the volume binder in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cast {
     pub(crate) scheduler: Whose,
@@ -39,11 +39,11 @@ impl Cast {
     };
 }
 
-/// The cluster and everything that runs on it. The order matters: components go before what they talk to.
+/// The cluster and everything that runs on it. The order matters: components are dropped before what they talk to.
 pub(crate) struct World {
     components: BTreeMap<&'static str, Process>,
     cast: Option<Cast>,
-    /// Components work only while they hold a lease, as they are installed.
+    /// Components work only while they hold a lease, as installed.
     election: bool,
     _agent: Agent,
     driver: Driver,
@@ -53,7 +53,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A cluster with Berth installed, and nobody at work yet.
+    /// A cluster with Berth installed, and no component running yet.
     pub(crate) async fn new() -> anyhow::Result<Self> {
         let installation = Installation::read()?;
         let options = Options {
@@ -76,7 +76,7 @@ impl World {
         })
     }
 
-    /// Puts these to work, and nobody else.
+    /// Runs exactly these components.
     pub(crate) async fn cast(&mut self, cast: Cast) -> anyhow::Result<()> {
         if self.cast.is_none_or(|before| before.volumes != cast.volumes) {
             self.stop("controller").await;
@@ -109,7 +109,7 @@ impl World {
         self.start(Component::Provisioner, &[]).await
     }
 
-    /// Starts a component of Berth if it does not run.
+    /// Starts a component of Berth if it is not running.
     pub(crate) async fn start(&mut self, component: Component, arguments: &[&str]) -> anyhow::Result<()> {
         if let Some(process) = self.components.get_mut(component.command())
             && process.check().is_ok()
@@ -131,13 +131,13 @@ impl World {
         Ok(())
     }
 
-    /// Lets components work without a lease from now on: one that takes the place of a killed one works at once.
+    /// Disables leader election from now on: a replacement for a killed component works at once.
     pub(crate) async fn end_elections(&mut self) {
         self.stop_berth().await;
         self.election = false;
     }
 
-    /// Lets scheduler and controller reach the API server at another address from now on, or where it is.
+    /// Sets another address of the API server for scheduler and controller from now on, or the real one.
     pub(crate) async fn reach_through(&mut self, address: Option<SocketAddr>) -> anyhow::Result<()> {
         self.installation.reach_through(address);
         for component in [Component::Scheduler, Component::Controller] {
@@ -147,21 +147,21 @@ impl World {
         Ok(())
     }
 
-    /// Ends a component in the middle of whatever it does.
+    /// Kills a component.
     pub(crate) fn kill(&mut self, component: Component) {
         if let Some(process) = self.components.remove(component.command()) {
             process.kill();
         }
     }
 
-    /// Ends a component in an orderly way: it gives up its lease.
+    /// Stops a component in an orderly way: it releases its lease.
     pub(crate) async fn stop(&mut self, name: &str) {
         if let Some(process) = self.components.remove(name) {
             process.stop().await;
         }
     }
 
-    /// Ends all of Berth's components in an orderly way.
+    /// Stops all of Berth's components in an orderly way.
     pub(crate) async fn stop_berth(&mut self) {
         for component in Component::ALL {
             self.stop(component.command()).await;
@@ -181,7 +181,7 @@ impl World {
     }
 }
 
-/// Arguments of a component of which several copies run.
+/// Arguments of a component with several replicas.
 pub(crate) fn election() -> [String; 2] {
     [
         "--leader-elect".to_owned(),
@@ -189,10 +189,10 @@ pub(crate) fn election() -> [String; 2] {
     ]
 }
 
-/// Clients of Kubernetes' components limit themselves unless told otherwise, which would only make the tests wait.
+/// Clients of Kubernetes' components are rate-limited by default, which would only slow down the tests.
 const LIFTED: &[&str] = &["--kube-api-qps=5000", "--kube-api-burst=5000"];
 
-/// The CSI driver of our own, with room on each of the nodes.
+/// The built-in CSI driver, with capacity on each of the nodes.
 struct Driver {
     server: Server,
 }
