@@ -1,8 +1,8 @@
-//! What every cluster has without anybody creating it: some namespaces and classes; in each namespace a service account and the
-//! certificate of the API server; and the service by which the API server is found.
+//! Objects that every cluster has by default: some namespaces and classes; in each namespace a service account and the
+//! certificate of the API server; and the service of the API server.
 //!
-//! In a cluster, controllers and the API server itself see to it. Here the server makes it at the start, and again whenever it is
-//! changed or gone (see [`crate::collector`]).
+//! In a cluster, controllers and the API server itself maintain them. Here the server creates them at startup, and again whenever
+//! they are changed or deleted (see [`crate::collector`]).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,25 +21,25 @@ use crate::store::{Object, Ticket};
 use crate::types::Served;
 use crate::write::{Change, Outcome};
 
-/// The namespaces that a cluster has from the start.
+/// The initial namespaces of a cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// The namespace of the service by which the API server is found, and of what belongs to it.
+/// The namespace of the API server's service and its related objects.
 const HOME: &str = "default";
-/// The service by which the API server is found, and its endpoints.
+/// The service of the API server, and its endpoints.
 const SERVICE: &str = "kubernetes";
-/// Its address: the first of those that services get.
+/// Its address: the first one for services.
 const SERVICE_ADDRESS: &str = "10.96.0.1";
-/// The ConfigMap with the certificate that the server's own is signed by.
+/// The ConfigMap with the CA certificate of the server.
 const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
 
-/// Where the server is, and how clients know it.
+/// The server's address and how clients authenticate it.
 #[derive(Debug, Clone)]
 pub(crate) struct Published {
     pub(crate) address: SocketAddr,
     pub(crate) authority_pem: String,
 }
 
-/// One object that a cluster has, with what must be so of it.
+/// A default object, with its required content.
 struct Basic {
     api_version: &'static str,
     kind: &'static str,
@@ -47,7 +47,7 @@ struct Basic {
     object: Value,
 }
 
-/// Makes what every cluster has from the start, unless it is there.
+/// Creates the initial objects of a cluster, unless they exist.
 pub(crate) fn make(api: &Api) -> Result<(), BuildError> {
     let mut tickets = Vec::new();
     for name in NAMESPACES {
@@ -76,16 +76,16 @@ pub(crate) fn make(api: &Api) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Makes a namespace unless it is there.
+/// Creates a namespace unless it exists.
 pub(crate) fn create_namespace(api: &Api, name: &str) -> Result<Option<Ticket>, ApiError> {
     create_if_served(api, "v1", "Namespace", name, json!({}))
 }
 
-/// How long what was mended is left alone.
+/// How long a repaired object is left alone.
 const PEACE: SignedDuration = SignedDuration::from_secs(1);
 
-/// What was mended a moment ago, and when. Somebody who writes the same in turns with this server has the last word: nobody writes
-/// again at once what another took back.
+/// Recently repaired objects, with the time. A client that alternates writes with this server wins: a reverted repair is not
+/// repeated at once.
 #[derive(Default)]
 pub(crate) struct Mended(Mutex<HashMap<(Arc<str>, String), Timestamp>>);
 
@@ -102,8 +102,8 @@ impl Mended {
     }
 }
 
-/// Makes what a namespace lacks, and mends what is otherwise than it must be. Says in which tables. What cannot be made or mended does
-/// not keep the rest from it.
+/// Creates what a namespace lacks, and repairs what differs. Returns the affected tables. An object that cannot be created or repaired
+/// does not prevent the others.
 pub(crate) fn furnish(api: &Api, namespace: &str) -> Furnished {
     let mut furnished = Furnished::default();
     for basic in of_namespace(api, namespace) {
@@ -121,12 +121,12 @@ pub(crate) fn furnish(api: &Api, namespace: &str) -> Furnished {
     furnished
 }
 
-/// What came of furnishing a namespace.
+/// The result for a namespace.
 #[derive(Default)]
 pub(crate) struct Furnished {
-    /// What was written, by table.
+    /// The writes, by table.
     pub(crate) tickets: Vec<(Arc<str>, Ticket)>,
-    /// What was not, and why.
+    /// The failures, with reasons.
     pub(crate) failed: Vec<(String, ApiError)>,
 }
 
@@ -141,7 +141,7 @@ fn furnish_with(api: &Api, namespace: &str, basic: Basic, served: &Arc<Served>) 
     let mut change = Change::internal(api, served.clone(), namespace, basic.name);
     let mended = change.change(true, |old| {
         let mut new = merge::apply(old, &basic.object);
-        // The address of a service stays.
+        // The address of a service is kept.
         meta::copy(old, &mut new, &["spec", "clusterIP"]);
         Ok(new)
     });
@@ -154,7 +154,7 @@ fn furnish_with(api: &Api, namespace: &str, basic: Basic, served: &Arc<Served>) 
     })
 }
 
-/// Whether an object is one of those, by its table.
+/// Whether an object is one of the default ones, by its table.
 pub(crate) fn is_basic(table: &str, object: &Object) -> bool {
     match table {
         "serviceaccounts" => object.name() == pod::DEFAULT_ACCOUNT,
@@ -166,7 +166,7 @@ pub(crate) fn is_basic(table: &str, object: &Object) -> bool {
     }
 }
 
-/// What a namespace must have.
+/// The objects that a namespace must have.
 fn of_namespace(api: &Api, namespace: &str) -> Vec<Basic> {
     let basic = |api_version, kind, name, object| Basic {
         api_version,

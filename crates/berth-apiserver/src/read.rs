@@ -1,4 +1,4 @@
-//! Lists with their pages, and the tokens that lead from one to the next.
+//! Paginated lists and their continue tokens.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::request::Parameters;
 use crate::store::{Counting, Object, PageQuery};
 use crate::types::Served;
 
-/// Objects that are looked at in one go when a selector may pass over most of them.
+/// Number of objects scanned in one pass if a selector may skip most of them.
 const SCAN_OBJECTS: usize = 1000;
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Debug, PartialEq, Eq)]
 struct Continue {
-    /// The version of the first page; `None` to take whatever is there now.
+    /// The version of the first page; `None` for the current state.
     version: Option<u64>,
     after: String,
-    /// How many objects come after, if they have been counted.
+    /// Number of objects after it, if counted.
     remaining: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ struct Selected {
     remaining: usize,
 }
 
-/// Answers a list.
+/// Handles a list.
 pub(crate) fn list(
     api: &Api,
     renderer: Renderer,
@@ -70,7 +70,7 @@ pub(crate) fn list(
     parameters: &Parameters,
 ) -> Result<Listing, ApiError> {
     let limit = parameters.number("limit")?.filter(|limit| *limit > 0);
-    // As for Kubernetes, less than nothing is no limit.
+    // As in Kubernetes, a negative limit means no limit.
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let start = match parameters.text("continue") {
         "" => Continue {
@@ -85,7 +85,7 @@ pub(crate) fn list(
     let found = select(api, &renderer.served, filter, limit, &start)?;
     let mut metadata = json!({"resourceVersion": found.version.to_string()});
     if renderer.served.custom.is_some() {
-        // Lists of custom kinds say that there is no more, the others say nothing.
+        // Lists of custom kinds have an empty token at the end, others have none.
         metadata["continue"] = "".into();
     }
     if let Some(next) = found.next {
@@ -104,7 +104,7 @@ pub(crate) fn list(
     Ok(Listing::new(renderer, found.objects, &metadata))
 }
 
-/// The version that the parameters ask for, if it is not simply the present.
+/// The requested version, if it is not the current one.
 fn first_version(api: &Api, parameters: &Parameters) -> Result<Option<u64>, ApiError> {
     let wanted = parameters
         .version()
@@ -154,13 +154,13 @@ fn select(api: &Api, served: &Served, filter: &Filter, limit: usize, start: &Con
     };
     let mut at = start.version;
     let mut after = (!start.after.is_empty()).then(|| Arc::<str>::from(start.after.as_str()));
-    // Without a selector, or without a limit, one look is enough.
+    // Without a selector, or without a limit, one pass is enough.
     let scan = if filter.takes_all() || limit == usize::MAX {
         limit
     } else {
         limit.max(SCAN_OBJECTS)
     };
-    // What a selector leaves is not counted, and what was counted for the page before is not counted again.
+    // Objects are not counted with a selector, and not counted again after the previous page.
     let counting = match start.remaining {
         _ if !filter.takes_all() || limit == usize::MAX => Counting::No,
         Some(remaining) => Counting::Known(remaining),

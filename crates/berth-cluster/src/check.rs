@@ -1,18 +1,18 @@
-//! Checks the workloads that make pods, as an API server does before it takes them.
+//! Validates workloads that create pods, as an API server does before it accepts them.
 //!
-//! Nobody has checked the workloads of files, and one that selects other pods than it makes would make them without
-//! end. Their pods are checked by the very decoder that reads pods, so that a mistake is told in the same words wherever
-//! it stands. What decisions read of a workload is decoded elsewhere; nothing is changed here.
+//! Workloads in files are unchecked, and one that does not select its own pods would create them without end. Their pods
+//! are validated by the same decoder that reads pods, so that an error has the same wording everywhere. The fields of a
+//! workload that decisions read are decoded elsewhere; nothing is changed here.
 
 use berth_core::api::{DecodeError, LabelSelector, Object, StringMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The most pods of one workload: as many as a whole cluster is meant to have, by the limits that Kubernetes names. More of
-/// them are a slip of the finger, and would take all memory before anybody could tell.
+/// Maximum number of pods of one workload: the maximum for a whole cluster that Kubernetes supports. More is a typo, and
+/// would exhaust memory before it could be reported.
 pub const PODS_MAX: u32 = 150_000;
 
-/// The kinds that make pods, and what those keep of their past, with the group of each.
+/// The kinds that create pods or keep their revisions, with their groups.
 const KINDS: [(&str, &str); 7] = [
     ("ControllerRevision", "apps"),
     ("DaemonSet", "apps"),
@@ -23,7 +23,7 @@ const KINDS: [(&str, &str); 7] = [
     ("StatefulSet", "apps"),
 ];
 
-/// Groups in which these kinds are, were, or are looked for by mistake. Elsewhere the same name means something else.
+/// Groups in which these kinds are, were, or are used by mistake. In other groups the same name has another meaning.
 const GROUPS: [&str; 4] = ["", "apps", "batch", "extensions"];
 
 /// What is wrong with a workload.
@@ -43,7 +43,7 @@ impl Wrong {
         }
     }
 
-    /// What is wrong with a part of a workload that was read as an object of its own.
+    /// An error in a part of a workload that was decoded as a separate object.
     fn below(part: &str, error: DecodeError) -> Self {
         match error {
             DecodeError::Field { field, problem, .. } => Self::new(format!("{part}{field}"), problem),
@@ -52,7 +52,7 @@ impl Wrong {
     }
 }
 
-/// Whether an object is a workload, by what it says it is.
+/// Whether an object is a workload, by kind and API version.
 pub fn is_workload(object: &Value) -> bool {
     let group = group(object);
     kind_of(object).is_some_and(|(_, expected)| expected == group)
@@ -73,7 +73,7 @@ fn kind_of(object: &Value) -> Option<(&'static str, &'static str)> {
     KINDS.iter().find(|(known, _)| *known == kind).copied()
 }
 
-/// Checks an object if it is a workload, or was meant to be one.
+/// Validates an object if it is, or was meant to be, a workload.
 pub fn workload(object: &Value) -> Result<(), Wrong> {
     let Some((kind, expected)) = kind_of(object).filter(|_| GROUPS.contains(&group(object))) else {
         return Ok(());
@@ -118,7 +118,7 @@ fn check_version(object: &Value, group: &str) -> Result<(), Wrong> {
     Err(Wrong::new("apiVersion", problem))
 }
 
-/// Metadata and selector, as they are read of any workload.
+/// Validates metadata and selector, as for any workload.
 fn check_selector(kind: &str, object: &Value) -> Result<(), Wrong> {
     let selector = &object["spec"]["selector"];
     let (api_version, read_as) = match kind {
@@ -156,7 +156,7 @@ fn check_template(kind: &str, object: &Value) -> Result<(), Wrong> {
     let template = &object["spec"]["template"];
     if template.is_null() {
         if kind == "ReplicationController" {
-            // A snapshot keeps its selector only, which is what decisions read.
+            // A snapshot keeps only the selector, which is all that decisions read.
             return Ok(());
         }
         return Err(Wrong::new("spec.template", "is missing; expected the pod to make"));
@@ -166,7 +166,7 @@ fn check_template(kind: &str, object: &Value) -> Result<(), Wrong> {
         metadata = Value::Object(Map::new());
     }
     if let Value::Object(metadata) = &mut metadata {
-        // The names of its pods come from its own.
+        // The names of its pods are derived from its own.
         metadata.insert("name".to_owned(), object["metadata"]["name"].clone());
     }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
@@ -174,7 +174,7 @@ fn check_template(kind: &str, object: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A workload must select the pods that it makes: it would never have enough of them.
+/// A workload must select the pods that it creates, or it would never have enough of them.
 fn check_labels(kind: &str, spec: &Value) -> Result<(), Wrong> {
     let selector = match kind {
         "ReplicationController" => json!({"matchLabels": spec["selector"]}),
@@ -186,7 +186,7 @@ fn check_labels(kind: &str, spec: &Value) -> Result<(), Wrong> {
     let labels = spec.pointer("/template/metadata/labels");
     let labels = labels.and_then(|labels| StringMap::deserialize(labels).ok());
     let labels = labels.unwrap_or_default();
-    // Whatever cannot be read has been refused before.
+    // An unreadable selector has already been refused.
     let selector = LabelSelector::deserialize(&selector).unwrap_or_default();
     if selector.matches(&labels) {
         return Ok(());
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(said(&workload("ReplicationController", "v1", plain)), "");
         let kept = json!({"selector": {"app": "w"}});
         assert_eq!(said(&workload("ReplicationController", "v1", kept)), "");
-        // Other people's kinds of the same name.
+        // Other kinds with the same name.
         let other = workload("Job", "batch.volcano.sh/v1alpha1", json!({"tasks": []}));
         assert_eq!(said(&other), "");
         assert!(!is_workload(&other));

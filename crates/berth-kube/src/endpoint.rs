@@ -1,8 +1,8 @@
-//! Answers `/metrics`, `/healthz` (also `/livez` and `/healthz/leader-election`), `/readyz` and, where there is something to show, `/configz` over
-//! plain HTTP, or over TLS for those who may read it (`guard`).
+//! Serves `/metrics`, `/healthz` (also `/livez` and `/healthz/leader-election`), `/readyz` and, if available, `/configz` over plain HTTP, or over
+//! TLS to authorized clients (`guard`).
 //!
-//! Health is answered whatever else happens. A connection carries one request and ends soon, read or unread; when there
-//! are too many, the oldest goes and the new one is heard; and the work of the component is done by other threads.
+//! Health is always served. A connection carries one request and is closed soon, read or unread; if there are too many,
+//! the oldest is closed and the new one served; and other threads do the component's work.
 
 use crate::guard::Guard;
 use bytes::Bytes;
@@ -31,59 +31,59 @@ use tokio_util::sync::CancellationToken;
 const METRICS: &str = "/metrics";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A client that does not send its request in this time is cut off.
+/// A client that does not send its request within this time is disconnected.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection is over after this time, whatever it is in the middle of: also a client that never reads its answer.
+/// A connection is closed after this time in any state, even if the client never reads its response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections at a time: the kubelet's probes, people, and room for many that come at once.
+/// Maximum number of connections: the kubelet's probes, people, and room for bursts.
 const CONNECTIONS_MAX: usize = 256;
-/// Scrapers that are sent metrics at a time: what they have not read takes memory.
+/// Maximum number of concurrent scrapes: unread metrics take memory.
 const SCRAPERS_MAX: usize = 16;
 
-/// An owner of a state that has not come round for so long hangs. One turn takes far less, also of a large cluster.
+/// A state owner that has not reported for this long hangs. One iteration takes far less, even in a large cluster.
 const STALL: Duration = Duration::from_secs(60);
-/// A kind whose watch has failed for so long is not known any more. A failure that passes takes less.
+/// A kind whose watch has failed for this long is outdated. A temporary failure is shorter.
 const STALE: Duration = Duration::from_secs(60);
-/// How often an owner of a state comes round at least.
+/// Minimum reporting frequency of a state owner.
 pub(crate) const PULSE: Duration = Duration::from_secs(10);
 
-/// Whether the component is alive and ready, as it says itself. Clones speak for the same component.
+/// Whether the component is alive and ready, as it reports itself. Clones refer to the same component.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     told: Arc<Told>,
 }
 
-/// What a component told of itself.
+/// What a component reported about itself.
 #[derive(Debug, Default)]
 struct Told {
     ready: AtomicBool,
-    /// Kinds that are not read yet.
+    /// Kinds that are not listed yet.
     missing: Mutex<Vec<&'static str>>,
     /// Kinds whose watches fail, and since when.
     failing: Mutex<BTreeMap<&'static str, Instant>>,
-    /// Until when the lease holds, while it leads.
+    /// Until when the lease is held, while it leads.
     lease: Mutex<Option<Instant>>,
-    /// When the owner of the state last came round, while there is one.
+    /// When the state owner last reported, while there is one.
     beat: Mutex<Option<Instant>>,
 }
 
-/// A lock that a panic left behind holds what it held before: each write is one step.
+/// A lock poisoned by a panic still holds valid data: each write is one step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Health {
-    /// Says whether the component can do its work.
+    /// Sets whether the component can do its work.
     pub fn set_ready(&self, ready: bool) {
         self.told.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Says which kinds are not read yet.
+    /// Sets which kinds are not listed yet.
     pub(crate) fn set_missing(&self, kinds: Vec<&'static str>) {
         *lock(&self.told.missing) = kinds;
     }
 
-    /// Says whether the watch of a kind brings what happens.
+    /// Sets whether the watch of a kind works.
     pub(crate) fn set_watching(&self, kind: &'static str, works: bool) {
         let mut failing = lock(&self.told.failing);
         if works {
@@ -93,12 +93,12 @@ impl Health {
         }
     }
 
-    /// Says until when the lease holds, if the component leads.
+    /// Sets until when the lease is held, if the component leads.
     pub(crate) fn set_lease(&self, until: Option<Instant>) {
         *lock(&self.told.lease) = until;
     }
 
-    /// Says that the owner of the state has come round, or that there is none any more.
+    /// Records that the state owner is alive, or that there is none any more.
     pub(crate) fn set_beating(&self, beating: bool) {
         *lock(&self.told.beat) = beating.then(Instant::now);
     }
@@ -109,7 +109,7 @@ impl Health {
         self.told.ready.load(Ordering::Relaxed)
     }
 
-    /// Whether the component is alive: it renews its lease, if it leads, and the owner of its state does not hang.
+    /// Whether the component is alive: it renews its lease if it leads, and its state owner does not hang.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.ailment().is_none()
@@ -153,7 +153,7 @@ pub async fn serve(listener: TcpListener, health: Health, registry: Arc<Registry
     serve_with(listener, Answers::new(health, registry, None), None, cancel).await;
 }
 
-/// Serves until cancelled, in a thread of its own.
+/// Serves until cancelled, in a separate thread.
 pub(crate) async fn serve_with(
     listener: TcpListener,
     answers: Answers,
@@ -161,7 +161,7 @@ pub(crate) async fn serve_with(
     cancel: CancellationToken,
 ) {
     let (ended, end) = oneshot::channel::<Infallible>();
-    // The thread ends also if nobody waits for it any more.
+    // The thread also ends if no one waits for it any more.
     let stop = cancel.child_token();
     let _stop = stop.clone().drop_guard();
     let thread = std::thread::Builder::new().name("endpoint".to_owned());
@@ -181,7 +181,7 @@ pub(crate) async fn serve_with(
 /// Serves in this thread.
 fn serve_here(listener: TcpListener, served: &Served, cancel: &CancellationToken) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // A listener belongs to the runtime in which it was made.
+    // A listener belongs to the runtime in which it was created.
     let listener = listener.into_std()?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
@@ -197,7 +197,7 @@ async fn accept(listener: &TcpListener, served: &Served, cancel: &CancellationTo
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file descriptors, most likely: it passes.
+                // Most likely out of file descriptors, which is temporary.
                 tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -207,15 +207,16 @@ async fn accept(listener: &TcpListener, served: &Served, cancel: &CancellationTo
         let stay = CancellationToken::new();
         crowd.enter(&stay);
         connections.spawn(converse(stream, served.clone(), stay));
-        // Whoever has sent its request is answered before the next one comes: a crowd must not push out a probe unheard.
+        // A client that has sent its request is served before the next one is accepted: a burst must not push out a
+        // probe unanswered.
         tokio::task::yield_now().await;
     }
 }
 
-/// Connections of which there may be so many. With one more, the oldest goes.
+/// A limited number of connections. When it is exceeded, the oldest is closed.
 struct Crowd {
     max: usize,
-    /// What ends each of them, oldest first. Cancelled also when one has ended by itself.
+    /// Tokens that close each connection, oldest first. Also cancelled when a connection ends.
     oldest_first: Mutex<VecDeque<CancellationToken>>,
 }
 
@@ -237,7 +238,7 @@ impl Crowd {
     }
 }
 
-/// Answers one request, until `stay` is cancelled.
+/// Serves one request, until `stay` is cancelled.
 async fn converse(stream: TcpStream, served: Served, stay: CancellationToken) {
     let _over = stay.clone().drop_guard();
     let talk = async {
@@ -277,7 +278,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, served: Served, stay:
     }
 }
 
-/// What speaking TLS takes, and who may read then.
+/// TLS settings and authorization.
 #[derive(Clone)]
 pub(crate) struct Secured {
     pub(crate) acceptor: TlsAcceptor,
@@ -291,7 +292,7 @@ struct Served {
     secured: Option<Secured>,
 }
 
-/// What the endpoint tells.
+/// The content of the endpoint.
 #[derive(Clone)]
 pub(crate) struct Answers {
     health: Health,
@@ -320,7 +321,7 @@ impl Answers {
             (status, TEXT, body)
         };
         let (status, content_type, body) = match (path, &self.configuration) {
-            // The last is where the kubelet asks CSI sidecars.
+            // The last one is the path at which the kubelet probes CSI sidecars.
             ("/healthz" | "/livez" | "/healthz/leader-election", _) => state(self.health.ailment().map(str::to_owned)),
             ("/readyz", _) => state(self.health.unreadiness()),
             ("/configz", Some(text)) => (StatusCode::OK, "application/json", text.to_string()),

@@ -1,7 +1,8 @@
-//! Who may read what a component serves over TLS: those whom the API server allows it, as with kube-scheduler.
+//! Authorizes requests to what a component serves over TLS, by asking the API server, as in kube-scheduler.
 //!
-//! A bearer token is shown to the API server (`TokenReview`), which says whose it is, and is asked whether they may read the
-//! path (`SubjectAccessReview`). What it said is good for some seconds, so that scrapers and strangers do not keep it busy.
+//! A bearer token is authenticated by the API server (`TokenReview`), which is then asked whether the user may read the path
+//! (`SubjectAccessReview`). Its response is cached for some seconds, so that scrapers and unknown clients do not keep it
+//! busy.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,26 +17,26 @@ use tokio::time::Instant;
 use crate::api::{Api, ApiError};
 use crate::endpoint::lock;
 
-/// For how long an answer of the API server is good.
+/// How long a response of the API server is cached.
 const GOOD_FOR: Duration = Duration::from_secs(10);
-/// How many answers are remembered.
+/// Number of cached responses.
 const REMEMBERED_MAX: usize = 64;
-/// How many questions are asked at a time.
+/// Number of concurrent reviews.
 const QUESTIONS_MAX: usize = 4;
-/// How long the API server may take.
+/// Timeout of the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest token. Those of service accounts have about a thousand bytes.
+/// Maximum length of a token. Those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// Asks the API server who may read.
+/// Asks the API server for authorization.
 pub(crate) struct Guard {
     api: Api,
-    /// Where requests to the API server are made: its connections belong to those who use them most.
+    /// The runtime of requests to the API server: its connections belong to those who use them most.
     runtime: Handle,
-    /// Paths that anybody may read.
+    /// Paths without authorization.
     open_paths: Vec<String>,
     questions: Arc<Semaphore>,
     remembered: Mutex<VecDeque<Remembered>>,
@@ -47,7 +48,7 @@ struct Remembered {
     at: Instant,
 }
 
-/// What is asked for, and by whom.
+/// The requested path, and the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Request {
     token: Option<String>,
@@ -55,7 +56,7 @@ struct Request {
     verb: String,
 }
 
-/// Why something is not shown.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: StatusCode,
@@ -85,7 +86,7 @@ impl Refusal {
 }
 
 impl Guard {
-    /// To be made where the component runs.
+    /// Must be called in the runtime of the component.
     pub(crate) fn new(api: Api, open_paths: Vec<String>) -> Self {
         Self {
             api,
@@ -110,12 +111,12 @@ impl Guard {
             return verdict;
         }
         let turn = self.questions.clone().acquire_owned().await;
-        // Somebody else may have asked while this one waited.
+        // Another request may have asked while this one waited.
         if let Some(verdict) = self.recall(&request) {
             return verdict;
         }
         let (api, asked) = (self.api.clone(), request.clone());
-        // Goes on if the client has gone: so does its turn.
+        // Continues if the client disconnects, and keeps its slot.
         let verdict = self.runtime.spawn(async move {
             let _turn = turn;
             tokio::time::timeout(PATIENCE, review(&api, &asked)).await
@@ -130,7 +131,7 @@ impl Guard {
         verdict
     }
 
-    /// Whether anybody may read a path. A star stands for whatever follows.
+    /// Whether a path needs no authorization. A star matches any suffix.
     fn is_open(&self, path: &str) -> bool {
         self.open_paths.iter().any(|open| match open.strip_suffix('*') {
             Some(start) => path.starts_with(start),
@@ -205,7 +206,7 @@ async fn review(api: &Api, request: &Request) -> Result<Result<(), Refusal>, Api
     })
 }
 
-/// What the API server says to a review.
+/// The API server's response to a review.
 async fn ask(api: &Api, path: &str, review: &Value) -> Result<Value, ApiError> {
     let answer = api.post_path(path, review).await?;
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| ApiError::Malformed {
@@ -312,7 +313,7 @@ mod tests {
         let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n{token}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // The other end may go without a word of TLS.
+        // The peer may close without a TLS message.
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8(answer).unwrap();
         answer.lines().next().unwrap_or_default().to_owned()

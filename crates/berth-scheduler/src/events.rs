@@ -1,11 +1,11 @@
-//! What can happen in the cluster, and which refusals it could change.
+//! Cluster events, and which refusals they could change.
 //!
-//! A sleeping pod is woken only by an event that could change the answer of a plugin that refused it. Most
-//! events concern one node: then the pod is woken only if that node would take it now.
+//! A sleeping pod is woken only by an event that could change the result of a plugin that refused it. Most events
+//! concern one node: then the pod is woken only if that node would now accept it.
 //!
-//! What keeps pods from sleeping for ever: every node is refused by one of the plugins that a pod sleeps with. So an
-//! event may be left out only if it changes no refusal of those plugins into consent, on any node; and when another
-//! plugin turns out to refuse the node that an event is about, the pod goes on sleeping with that one too.
+//! Why no pod sleeps forever: every node is refused by one of the plugins that a pod sleeps with. An event may
+//! therefore be ignored only if it turns no refusal of those plugins into acceptance, on any node. And if another
+//! plugin turns out to refuse the node of an event, the pod sleeps with that one too.
 
 use crate::cluster::Cluster;
 use crate::framework::{PluginName, PluginSet};
@@ -15,42 +15,42 @@ use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use std::sync::Arc;
 
-/// Something that happened in the cluster.
+/// A cluster event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterEvent {
-    /// A pod was given a node.
+    /// A pod got a node.
     PodPlaced {
         /// The node.
         node: NodeId,
         /// The pod.
         pod: Arc<Footprint>,
     },
-    /// A pod on a node is gone or finished, or room that was promised to it there is not wanted any more.
+    /// A pod on a node was deleted or finished, or the room nominated for it there is no longer needed.
     PodGone {
-        /// The node it was on, if that is still there.
+        /// Its node, if that still exists.
         node: Option<NodeId>,
         /// The pod.
         pod: Arc<Footprint>,
     },
-    /// A pod on a node is being deleted: some counts leave it out from now on.
+    /// A pod on a node is being deleted: some counts exclude it from now on.
     PodTerminating {
         /// The pod.
         pod: Arc<Footprint>,
     },
-    /// A pod on a node asks for other resources than before.
+    /// A pod on a node requests other resources than before.
     PodResized {
         /// The node.
         node: NodeId,
     },
-    /// A node came.
+    /// A node was added.
     NodeAdded {
         /// The node.
         node: NodeId,
-        /// Whether pods are known to run on it already.
+        /// Whether pods are already known to run on it.
         occupied: bool,
     },
-    /// A node went: counts over all nodes may have changed.
+    /// A node was removed: counts over all nodes may have changed.
     NodeGone {
         /// The pods that were counted there.
         pods: Box<[Arc<Footprint>]>,
@@ -59,32 +59,32 @@ pub enum ClusterEvent {
     NodeChanged {
         /// The node.
         node: NodeId,
-        /// In what.
+        /// What changed.
         facets: NodeFacets,
     },
-    /// A claim came, changed or went.
+    /// A claim was added, changed or deleted.
     Claim {
         /// `namespace/name`
         claim: Box<str>,
     },
-    /// A volume came, changed or went.
+    /// A volume was added, changed or deleted.
     Volume {
         /// Its name.
         name: Box<str>,
         /// Its class.
         class: Symbol,
     },
-    /// A class came or went, or its topologies or its binding mode changed.
+    /// A class was added or deleted, or its topologies or its binding mode changed.
     Class {
         /// Its name.
         name: Symbol,
     },
-    /// What drivers say about a node changed.
+    /// The drivers on a node changed.
     CsiNode {
         /// The node.
         node: NodeId,
     },
-    /// A driver came, changed or went.
+    /// A driver was added, changed or deleted.
     CsiDriver {
         /// Its name.
         name: Symbol,
@@ -94,14 +94,14 @@ pub enum ClusterEvent {
         /// The class.
         class: Symbol,
     },
-    /// A volume is attached to a node, or is not any more.
+    /// A volume was attached to a node, or detached.
     Attachment {
         /// The node.
         node: NodeId,
     },
-    /// A claim or a volume is gone that nodes may have counted among those that they hold.
+    /// A claim or a volume was deleted that may have counted against attach limits.
     Uncounted,
-    /// A namespace came or went, or its labels changed.
+    /// A namespace was added or deleted, or its labels changed.
     Namespace,
 }
 
@@ -112,7 +112,7 @@ pub struct NodeFacets {
     pub labels: bool,
     /// Its taints, or whether it is cordoned.
     pub taints: bool,
-    /// What pods may use of it.
+    /// Its allocatable resources.
     pub allocatable: bool,
 }
 
@@ -121,16 +121,16 @@ pub struct NodeFacets {
 pub enum Help {
     /// No.
     No,
-    /// If this node would take the pod now.
+    /// If this node would now accept the pod.
     OnNode(NodeId),
     /// If the event concerns the pod; see [`ClusterEvent::concerns`].
     IfConcerned,
-    /// It could, and there is no cheap way to tell.
+    /// Possibly, and there is no cheap way to tell.
     Perhaps,
 }
 
 impl ClusterEvent {
-    /// The node that the event brought. Nobody was asked about it yet, so it could help whoever refused the others.
+    /// The node that the event added. No plugin has been run on it yet, so it could help any pod.
     #[must_use]
     pub fn new_node(&self) -> Option<NodeId> {
         match self {
@@ -145,7 +145,7 @@ impl ClusterEvent {
         self.new_node().is_some() || refused_by.iter().any(|plugin| self.help(plugin) != Help::No)
     }
 
-    /// Whether the event could change the answer of a plugin that refused a pod.
+    /// Whether the event could change the result of a plugin that refused a pod.
     #[must_use]
     pub fn help(&self, plugin: PluginName) -> Help {
         use PluginName as P;
@@ -163,14 +163,14 @@ impl ClusterEvent {
             Self::NodeChanged { node, facets } => help_of_node_change(*node, *facets, plugin),
             Self::PodPlaced { node, pod } => match plugin {
                 P::PodTopologySpread | P::InterPodAffinity => Help::IfConcerned,
-                // A volume that two pods share is counted once.
+                // A volume that two pods share counts once.
                 P::NodeVolumeLimits if !pod.volumes.is_empty() => Help::OnNode(*node),
                 _ => Help::No,
             },
             Self::PodGone { node, pod } => match (plugin, node) {
                 (P::PodTopologySpread | P::InterPodAffinity | P::VolumeRestrictions, _) => Help::IfConcerned,
                 (P::NodePorts | P::NodeResourcesFit | P::NodeVolumeLimits, Some(node)) => Help::OnNode(*node),
-                // A volume may be attached there now.
+                // A volume may now be attachable there.
                 (P::VolumeBinding, Some(node)) if !pod.volumes.is_empty() => Help::OnNode(*node),
                 _ => Help::No,
             },
@@ -210,7 +210,7 @@ impl ClusterEvent {
         }
     }
 
-    /// Whether the event could change the answer of a plugin about this pod, where [`Self::help`] leaves that open.
+    /// Whether the event could change the result of a plugin for this pod, if [`Self::help`] leaves that open.
     #[must_use]
     pub fn concerns(&self, cluster: &Cluster, pod: &Pod, plugin: PluginName) -> bool {
         match self {
@@ -236,7 +236,7 @@ impl ClusterEvent {
         }
     }
 
-    /// Whether a pod uses the claim, volume, class or driver that the event is about.
+    /// Whether a pod uses the claim, volume, class or driver of the event.
     fn is_used_by(&self, cluster: &Cluster, pod: &Pod) -> bool {
         let binder = cluster.binder();
         let namespace = pod.footprint.namespace;
@@ -269,7 +269,7 @@ impl ClusterEvent {
     }
 }
 
-/// Whether it matters to a plugin's view of a pod that another one runs somewhere, or does not any more.
+/// Whether another pod, running or gone, affects a plugin's result for a pod.
 fn matters(cluster: &Cluster, pod: &Pod, other: &Footprint, plugin: PluginName) -> bool {
     let own = &pod.footprint;
     let selects = |term: &Arc<PodTerm>, found: &Footprint| {
@@ -290,7 +290,7 @@ fn matters(cluster: &Cluster, pod: &Pod, other: &Footprint, plugin: PluginName) 
         }
         PluginName::InterPodAffinity => {
             let near_or_away = own.terms.as_deref().is_some_and(|terms| {
-                // Only a pod that all affinity terms are about counts as near.
+                // Only a pod that matches all affinity terms counts as near.
                 let near = !terms.required.is_empty() && terms.required.iter().all(|term| selects(term, other));
                 near || terms.required_anti.iter().any(|term| selects(term, other))
             });

@@ -1,6 +1,6 @@
 //! Which plugins decide, with which weights and arguments.
 //!
-//! Plain values with kube-scheduler's defaults; reading a configuration file is another crate's work.
+//! Plain values with kube-scheduler's defaults; another crate reads configuration files.
 
 mod adapt;
 
@@ -16,27 +16,27 @@ pub use berth_core::score::{Shape, ShapePoint};
 /// A scheduler's profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The plugins that filter, in the order in which they are asked.
+    /// The filter plugins, in order.
     pub filters: Vec<PluginName>,
-    /// The plugins that score, with their weights.
+    /// The score plugins, with their weights.
     pub scores: Vec<(PluginName, i64)>,
-    /// Node affinity that every pod gets in addition to its own: an argument of NodeAffinity.
+    /// Node affinity that is added to every pod's own: an argument of NodeAffinity.
     pub added_affinity: Option<NodeAffinity>,
-    /// Extended resources that NodeResourcesFit does not count, by name.
+    /// Extended resources that NodeResourcesFit ignores, by name.
     pub ignored_resources: Vec<String>,
-    /// Extended resources that NodeResourcesFit does not count, by the part of their names before the slash.
+    /// Extended resources that NodeResourcesFit ignores, by the prefix of their names before the slash.
     pub ignored_resource_groups: Vec<String>,
     /// How NodeResourcesFit scores.
     pub scoring_strategy: ScoringStrategy,
-    /// The resources whose use NodeResourcesBalancedAllocation evens out.
+    /// The resources that NodeResourcesBalancedAllocation balances.
     pub balanced_resources: Vec<String>,
-    /// What a running pod's required affinity adds to the score of a node near it.
+    /// What a running pod's required affinity adds to the score of a nearby node.
     pub hard_pod_affinity_weight: i64,
-    /// Score without the preferred terms of running pods if the incoming pod has none.
+    /// Ignore the preferred terms of running pods if the incoming pod has none.
     pub ignore_preferred_terms_of_existing_pods: bool,
     /// How pods without spread constraints are spread.
     pub default_spread: DefaultSpread,
-    /// Stop looking for nodes when so many in a hundred fit, from 1 to 99. None looks at every node.
+    /// Stop searching for nodes when this percentage fits, from 1 to 99. `None` considers every node.
     pub percentage_of_nodes_to_score: Option<NonZero<u8>>,
     /// Arguments of VolumeBinding.
     pub volume_binding: VolumeBindingArgs,
@@ -74,9 +74,9 @@ impl Default for Profile {
 /// How NodeResourcesFit scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoringStrategy {
-    /// The form of the score.
+    /// The scoring function.
     pub form: ScoringForm,
-    /// The resources it looks at, with their weights.
+    /// The scored resources, with their weights.
     pub resources: Vec<(String, i64)>,
 }
 
@@ -89,14 +89,14 @@ impl Default for ScoringStrategy {
     }
 }
 
-/// The form of NodeResourcesFit's score.
+/// The scoring function of NodeResourcesFit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScoringForm {
-    /// Much left is good.
+    /// More free resources are better.
     LeastAllocated,
-    /// Little left is good.
+    /// Fewer free resources are better.
     MostAllocated,
-    /// A broken line over the utilization.
+    /// A piecewise linear function of the utilization.
     RequestedToCapacityRatio(Shape),
 }
 
@@ -158,13 +158,13 @@ impl Default for VolumeBindingArgs {
 pub struct FeatureGates {
     /// Scores nodes by how well existing volumes fit.
     pub volume_capacity_priority: bool,
-    /// Scores nodes by the storage that is left, as today's Kubernetes.
+    /// Scores nodes by the remaining storage, as in current Kubernetes.
     pub storage_capacity_scoring: bool,
     /// Honours `preventPodSchedulingIfMissing` of CSI drivers.
     pub volume_limit_scaling: bool,
     /// Tolerations with `Gt` and `Lt`.
     pub taint_toleration_comparison_operators: bool,
-    /// Those of decisions about volumes, which hold for all profiles of a scheduler.
+    /// Those of volume decisions, which apply to all profiles of a scheduler.
     pub volumes: VolumeGates,
 }
 
@@ -181,7 +181,8 @@ impl Default for FeatureGates {
 }
 
 impl FeatureGates {
-    /// Which of the two volume capacity scores is on. Today's Kubernetes one wins, as it must be asked for.
+    /// Which of the two volume capacity scores is on. The one of current Kubernetes wins, because it must be enabled
+    /// explicitly.
     #[must_use]
     pub fn score_gate(&self) -> ScoreGate {
         if self.storage_capacity_scoring {
@@ -193,7 +194,7 @@ impl FeatureGates {
         }
     }
 
-    /// Sets a gate by its name; false if there is none of that name.
+    /// Sets a gate by name; returns false if there is no such gate.
     pub fn set(&mut self, gate: &str, on: bool) -> bool {
         let gate = match gate {
             "VolumeCapacityPriority" => &mut self.volume_capacity_priority,

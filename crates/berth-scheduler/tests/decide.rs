@@ -1,4 +1,4 @@
-//! Which node is chosen, and what is said when there is none.
+//! Which node is chosen, and the message if there is none.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a broken story fails the test")]
 

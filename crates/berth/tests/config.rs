@@ -327,7 +327,7 @@ proptest::proptest! {
     }
 }
 
-/// What `/configz` shows of a configuration gives the same decisions when it is read as a file.
+/// The output of `/configz` gives the same decisions when it is read as a file.
 #[test]
 fn what_is_shown_can_be_read_again() {
     let full = r"
@@ -380,7 +380,7 @@ fn backoff_is_obeyed_and_checked() {
     );
 }
 
-/// Every field of a configuration that bears on decisions, set to something other than its default.
+/// Every field of a configuration that affects decisions, set to a non-default value.
 const EVERY_FIELD: &str = r"
 podInitialBackoffSeconds: 2
 podMaxBackoffSeconds: 20
@@ -412,7 +412,7 @@ profiles:
       storageClassWeights: [{local: 5}]
 ";
 
-/// The settings of [`EVERY_FIELD`] with all gates turned, after a check that no field is as it is by default.
+/// The settings of [`EVERY_FIELD`] with all gates inverted, after checking that no field has its default.
 fn every_field_set(path: &std::path::Path) -> Settings {
     std::fs::write(path, format!("{HEAD}{EVERY_FIELD}")).unwrap();
     let args = ConfigArgs {
@@ -422,7 +422,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
         },
     };
     let settings = args.read().unwrap().settings();
-    // Without `..`: whoever adds a field sets it above.
+    // Without `..`: a new field must be set above.
     let Settings {
         profiles,
         times,
@@ -490,7 +490,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
 const GATES: &str =
     "VolumeScheduling=false,CSIStorageCapacity=false,VolumeCapacityPriority=false,StorageCapacityScoring=true";
 
-/// Two nodes and a pod that only the configuration keeps from the larger node, and lets ask for what no node has.
+/// Two nodes and a pod that only the configuration keeps off the larger node, and allows to request what no node has.
 const TWO_POOLS: &str = r#"
 {apiVersion: v1, kind: Node, metadata: {name: n-a, labels: {pool: a}}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 9}}}
 ---
@@ -512,7 +512,7 @@ spec:
     spec: {containers: [{name: main, image: app, resources: {requests: {gpu.example.com/a: 1}, limits: {gpu.example.com/a: 1}}}]}
 "#;
 
-/// Whatever a configuration says reaches everybody who decides: live scheduler, `up`, `simulate`, `explain` and `bench`.
+/// A configuration reaches every command that decides: live scheduler, `up`, `simulate`, `explain` and `bench`.
 #[test]
 fn every_command_decides_with_the_whole_configuration() {
     let dir = tempfile::tempdir().unwrap();
@@ -546,7 +546,7 @@ fn every_command_decides_with_the_whole_configuration() {
         .map(|pod| (pod.pod.as_str(), pod.node.as_str()))
         .collect();
     assert_eq!(nodes, [("default/p", "n-a"), ("default/set-0", "n-a")]);
-    // A pod that is there, and one that its workload would make.
+    // An existing pod, and one that its workload would create.
     for pod in ["default/p", "default/set-0"] {
         let Command::Explain(args) = parse(&["explain", "-f", objects, "--pod", pod]) else {
             panic!()
@@ -606,7 +606,7 @@ fn gates_of_kubernetes_are_known_once_each() {
     assert_eq!(all.len(), count);
 }
 
-/// As kubeadm starts it, with all that other tools add.
+/// The command line of kubeadm, with everything that other tools add.
 #[test]
 fn the_command_line_of_kube_scheduler_is_read() {
     let line = "kube-scheduler --authentication-kubeconfig=/etc/kubernetes/scheduler.conf \

@@ -13,42 +13,42 @@ use roaring::RoaringBitmap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The volumes that a pod would use on a node, beyond those it is bound to already.
+/// The volumes that a pod would use on a node, in addition to those it is already bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeVolumes {
-    /// Claims and the existing volumes that they would take.
+    /// Claims and the existing volumes that they would use.
     pub bindings: SmallVec<[(ClaimId, VolumeId); 2]>,
-    /// Claims for which a volume would be made.
+    /// Claims that would need a new volume.
     pub provisions: SmallVec<[ClaimId; 2]>,
 }
 
 impl NodeVolumes {
-    /// Whether nothing has to be bound or made.
+    /// Whether nothing has to be bound or provisioned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }
 }
 
-/// A pod's claims with everything worked out that does not depend on the node.
+/// A pod's claims, with everything that does not depend on the node already computed.
 #[derive(Clone, Debug, Default)]
 pub struct PreparedPod {
     bound: BoundClaims,
-    /// Claims that wait for a volume to be made for a node that was chosen before.
+    /// Claims that wait for a volume to be provisioned for a node selected earlier.
     pub(super) selected: SmallVec<[(Need, Symbol); 1]>,
-    /// Claims for which volumes are reserved: these volumes, or none.
+    /// Claims with reserved volumes: they can use only these.
     pub(super) reserved: SmallVec<[(Need, SmallVec<[VolumeId; 1]>); 1]>,
-    /// Claims that take any free volume of their class, by class.
+    /// Claims that accept any free volume of their class, by class.
     pub(super) open: SmallVec<[OpenClaims; 1]>,
     pub(super) inline: SmallVec<[(Symbol, i64); 1]>,
     /// The drivers of the volumes that claims are bound to.
     bound_drivers: SmallVec<[Symbol; 2]>,
-    /// Claims that take an existing volume on some nodes, and could do without on others.
+    /// Claims that use an existing volume on some nodes and could be provisioned on others.
     pub(super) optional: SmallVec<[ClaimId; 2]>,
 }
 
 impl PreparedPod {
-    /// Whether claims that are bound already keep the pod off any node.
+    /// Whether bound claims exclude the pod from any node.
     #[must_use]
     pub fn is_bound_to_nodes(&self) -> bool {
         self.bound.missing || self.bound.reachable.is_some() || !self.bound.broken.is_empty()
@@ -59,7 +59,7 @@ impl PreparedPod {
         self.bound_drivers.iter().copied()
     }
 
-    /// Whether the pod has claims for which a volume must be found or made.
+    /// Whether the pod has claims that need an existing or a new volume.
     #[must_use]
     pub fn has_unbound_claims(&self) -> bool {
         !(self.selected.is_empty() && self.reserved.is_empty() && self.open.is_empty())
@@ -71,28 +71,28 @@ impl PreparedPod {
     }
 }
 
-/// Which nodes can reach the volumes that are bound already.
+/// Which nodes can reach the bound volumes.
 #[derive(Clone, Debug, Default)]
 struct BoundClaims {
     /// `None` means all.
     reachable: Option<RoaringBitmap>,
-    /// A bound volume is not there.
+    /// A bound volume does not exist.
     missing: bool,
-    /// Nodes on which a volume would have to be translated and cannot be.
+    /// Nodes on which a volume would have to be translated to CSI and cannot be.
     broken: Vec<(RoaringBitmap, VolumeReason)>,
 }
 
-/// The claims of one class that take any free volume of it.
+/// The claims of one class that accept any free volume of it.
 #[derive(Clone, Debug)]
 pub(super) struct OpenClaims {
     pub(super) matches: Arc<MatchSet>,
-    /// In the order of the set's shapes: the smallest request first.
+    /// In the order of the set's shapes, smallest request first.
     pub(super) needs: SmallVec<[Need; 2]>,
     pub(super) shapes: Vec<ClaimShape>,
 }
 
 impl VolumeBinder {
-    /// Works out what does not depend on the node. Claims that were seen before cost little.
+    /// Computes what does not depend on the node. Claims that were seen before are cheap.
     pub fn prepare(&mut self, claims: &PodClaims) -> PreparedPod {
         self.house_promises();
         let mut prepared = PreparedPod {
@@ -154,7 +154,7 @@ impl VolumeBinder {
         let mut bound = BoundClaims::default();
         for claim in claims.iter().filter_map(|id| self.claim(*id)) {
             let Some(volume) = self.volume_named(&claim.volume_name) else {
-                // Claims after a missing volume are not looked at: one reason is enough.
+                // Claims after a missing volume are not checked: one reason is enough.
                 bound.missing = true;
                 break;
             };
@@ -172,7 +172,7 @@ impl VolumeBinder {
                         volume: (*volume.name).into(),
                         problem: problem.to_string().into(),
                     };
-                    // A node that cannot reach an earlier volume is refused for that.
+                    // A node that cannot reach an earlier volume is already rejected for that reason.
                     let asked = match &bound.reachable {
                         Some(before) => before & migrated,
                         None => migrated.clone(),
@@ -190,7 +190,7 @@ impl VolumeBinder {
         bound
     }
 
-    /// Volumes of the claim's class that are reserved for it and large enough, the smallest first.
+    /// Volumes of the claim's class that are reserved for it and large enough, smallest first.
     fn reserved_for(&self, claim: &Claim, class: Symbol) -> SmallVec<[VolumeId; 1]> {
         let by_name = self.reserved.get(&claim.namespace);
         let mut suitable: SmallVec<[(i64, &str, VolumeId); 1]> = by_name
@@ -215,7 +215,7 @@ impl VolumeBinder {
     /// The volumes that a pod would use on a node.
     ///
     /// # Errors
-    /// All reasons why its volumes keep it off that node, in the order of kube-scheduler.
+    /// All reasons why the pod's volumes exclude it from that node, in the order of kube-scheduler.
     pub fn on_node(&self, pod: &PreparedPod, node: NodeId) -> Result<NodeVolumes, Vec<VolumeReason>> {
         let broken = pod.bound.broken.iter().find(|(nodes, _)| nodes.contains(node.0));
         if let Some((_, reason)) = broken {
@@ -249,7 +249,7 @@ impl VolumeBinder {
         }
         let mut plan = self.plan(pod, node)?;
         if let Err(reason) = self.check_provisions(&plan.to_make, &pod.inline, node) {
-            // Others of the claims may have to get the existing volumes, so that what is left can be made.
+            // Existing volumes may have to go to other claims, so that the rest can be provisioned.
             if !self.rearrange(pod, node, &mut plan) {
                 return Err(reason);
             }
@@ -269,8 +269,8 @@ impl VolumeBinder {
         })
     }
 
-    /// What [`Self::plan`] comes to where every claim gets an existing volume, and nothing else bears on it: the usual case of local
-    /// volumes, for every node that is looked at.
+    /// Fast path of [`Self::plan`] if every claim gets an existing volume and nothing else affects the result: the usual case of
+    /// local volumes, evaluated for every node.
     fn all_matched(&self, pod: &PreparedPod, node: NodeId) -> Option<NodeVolumes> {
         if !pod.selected.is_empty() || !pod.reserved.is_empty() || !pod.inline.is_empty() || self.full.is_limited(node)
         {
@@ -287,7 +287,8 @@ impl VolumeBinder {
         Some(volumes)
     }
 
-    /// The volumes that claims would get on a node, as many as possible and the smallest, and what would have to be made.
+    /// The volumes that claims would get on a node, as many as possible and the smallest ones, and what would have to
+    /// be provisioned.
     fn plan<'a>(&self, pod: &'a PreparedPod, node: NodeId) -> Result<Plan<'a>, VolumeReason> {
         let mut plan = Plan::default();
         for (need, selected) in &pod.selected {
@@ -316,13 +317,13 @@ impl VolumeBinder {
         Ok(plan)
     }
 
-    /// Keeps the nodes that [`Self::on_node`] would accept, without the words.
+    /// Keeps the nodes that [`Self::on_node`] would accept, without building reasons.
     pub fn narrow(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         self.narrow_by_bound(pod, nodes);
         self.narrow_by_unbound(pod, nodes);
     }
 
-    /// [`Self::narrow`] by the claims that are bound already alone.
+    /// [`Self::narrow`] for bound claims only.
     pub fn narrow_by_bound(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         if pod.bound.missing {
             nodes.words_mut().fill(0);
@@ -336,7 +337,7 @@ impl VolumeBinder {
         }
     }
 
-    /// [`Self::narrow`] by the claims that are not bound, and by inline volumes.
+    /// [`Self::narrow`] for unbound claims and inline volumes.
     pub fn narrow_by_unbound(&self, pod: &PreparedPod, nodes: &mut NodeMask) {
         if !pod.has_unbound_claims() && pod.inline.is_empty() {
             return;
@@ -348,8 +349,8 @@ impl VolumeBinder {
         }
     }
 
-    /// Whether the claims that are not bound would find volumes on a node, or could be provisioned there: `unbound_on_node`
-    /// without the volumes and the words.
+    /// Whether the unbound claims would find volumes on a node or could be provisioned there: `unbound_on_node` without the
+    /// volumes and reasons.
     #[must_use]
     pub fn accepts_unbound(&self, pod: &PreparedPod, node: NodeId) -> bool {
         let all_found =
@@ -357,7 +358,7 @@ impl VolumeBinder {
         all_found || self.unbound_on_node(pod, node).is_ok()
     }
 
-    /// A decision by names: claims with their volumes, and claims to provision for. Both by claim name.
+    /// A decision by name: claims with their volumes, and claims to provision, both sorted by claim name.
     #[must_use]
     pub fn describe(&self, volumes: &NodeVolumes) -> (Vec<(&str, &str)>, Vec<&str>) {
         let claim = |id: ClaimId| self.claim(id).map_or("", |claim| &*claim.name);

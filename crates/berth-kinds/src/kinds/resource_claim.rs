@@ -1,4 +1,4 @@
-//! Claims of devices. They are stored and shown; who allocates devices is the scheduler that a pod names.
+//! Device claims. They are stored and served; the pod's scheduler allocates devices.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::fields;
 use crate::kind::{Kind, STATUS};
 use crate::meta;
 
-/// Claims of devices.
+/// Device claims.
 pub const KIND: Kind = Kind {
     subresources: &[STATUS],
     columns: &[NAME, made("State", |claim, _| json!(state(claim))), AGE],
@@ -19,7 +19,7 @@ pub const KIND: Kind = Kind {
     ..Kind::namespaced("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
 };
 
-/// Requests for devices ask for one unless they say otherwise.
+/// A request for devices defaults to one device.
 pub(super) fn default_requests(object: &mut Value, spec: &[&str]) {
     for request in meta::items_mut(object, &[spec, &["devices", "requests"]].concat()) {
         if request["exactly"].is_object() {

@@ -1,11 +1,11 @@
-//! Templates of claims of devices, which whoever serves a pod makes its claims from.
+//! Templates from which device claims of pods are created.
 
 use crate::columns::{AGE, NAME};
 use crate::fields;
 use crate::kind::Kind;
 use crate::kinds::resource_claim::default_requests;
 
-/// Templates of claims of devices.
+/// Templates of device claims.
 pub const KIND: Kind = Kind {
     columns: &[NAME, AGE],
     defaults: |template| default_requests(template, &["spec", "spec"]),

@@ -1,7 +1,8 @@
-//! The kept verdicts of one equivalence class: which nodes fit, and what the kept plugins score them.
+//! The cached verdicts of one equivalence class: which nodes fit, and their cached scores.
 //!
-//! Nodes come in blocks of 64, one word of a mask each. Of every block the best total and how many nodes have it
-//! are kept too, so that the best node of a hundred thousand is found by looking at some fifteen hundred numbers.
+//! Nodes are grouped in blocks of 64, one word of a mask each. The best total of every block and the number of nodes
+//! with it are kept too, so that the best of a hundred thousand nodes is found by scanning some fifteen hundred
+//! numbers.
 
 use super::Stand;
 use super::traits::KeptTraits;
@@ -26,17 +27,17 @@ pub(crate) struct Verdicts {
     pub(super) traits: KeptTraits,
     pub(super) hash: u64,
     pub(super) used: u64,
-    /// What the traits take up.
+    /// The size of the traits.
     pub(super) traits_bytes: usize,
-    /// What they rest on beside single nodes; none until they are worked out.
+    /// What they depend on in addition to single nodes; `None` until they are computed.
     pub(super) stand: Option<Stand>,
-    /// Up to where changes of nodes are read.
+    /// Position up to which changes of nodes are read.
     pub(super) nodes_read: u64,
-    /// Up to where changes of volumes are read.
+    /// Position up to which changes of volumes are read.
     pub(super) volumes_read: ReadUpTo,
     fits: NodeMask,
     fitting: usize,
-    /// By node: the weighted scores of the kept plugins, where the node fits.
+    /// By node: the weighted cached scores, if the node fits.
     totals: Vec<i64>,
     blocks: Vec<Block>,
 }
@@ -45,31 +46,31 @@ pub(crate) struct Verdicts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Block {
     best: i64,
-    /// How many nodes have it; 0 if none fits.
+    /// Number of nodes with it; 0 if none fits.
     count: u32,
 }
 
-/// The nodes that are scored.
+/// The nodes to score.
 #[derive(Clone, Copy)]
 enum Scored<'a> {
-    /// All that fit: many at a time where a plugin can.
+    /// All that fit: many at a time if a plugin supports it.
     All(&'a NodeMask),
     /// Some, one by one.
     Some(&'a [NodeId]),
 }
 
-/// A pod of the class, by which verdicts are worked out.
+/// A pod of the class, for computing verdicts.
 pub(super) struct Asked<'a> {
     pub(super) pod: &'a Pod,
     pub(super) profile: &'a Profile,
     pub(super) states: &'a [FilterState],
     pub(super) only_nodes: &'a [(PluginName, Box<[Symbol]>)],
-    /// Whether its open claims are of the class.
+    /// Whether its open claims are part of the class.
     pub(super) claims_kept: bool,
 }
 
 impl Asked<'_> {
-    /// The pod's open claims, if the verdicts about them are kept.
+    /// The pod's open claims, if the verdicts about them are cached.
     pub(super) fn open_claims(&self) -> Option<&volume_binding::State> {
         FilterState::volume_binding(self.states).filter(|_| self.claims_kept)
     }
@@ -85,7 +86,7 @@ impl Asked<'_> {
         scores.filter(|(plugin, _)| super::keeps_scores(*plugin, self.claims_kept))
     }
 
-    /// Of some nodes, those that fit.
+    /// The nodes that fit, out of some.
     fn fitting(&self, cluster: &Cluster, stale: &[NodeId], watch: &mut impl Stopwatch) -> Vec<NodeId> {
         let mut fitting = stale.to_vec();
         fitting.retain(|node| {
@@ -105,7 +106,7 @@ impl Asked<'_> {
 }
 
 impl Verdicts {
-    /// None yet.
+    /// Not computed yet.
     pub(super) fn new(traits: KeptTraits, traits_bytes: usize, hash: u64, used: u64) -> Self {
         Self {
             traits,
@@ -116,32 +117,32 @@ impl Verdicts {
         }
     }
 
-    /// The nodes that fit as far as the kept plugins are concerned.
+    /// The nodes that fit according to the cached plugins.
     pub(crate) fn fits(&self) -> &NodeMask {
         &self.fits
     }
 
-    /// Whether the verdicts of VolumeBinding on open claims are among them.
+    /// Whether the verdicts of VolumeBinding on open claims are included.
     pub(crate) fn keep_claims(&self) -> bool {
         self.traits.keep_claims()
     }
 
-    /// How many they are.
+    /// Number of nodes that fit.
     pub(crate) fn fitting(&self) -> usize {
         self.fitting
     }
 
-    /// The weighted scores of the kept plugins for a node that fits.
+    /// The weighted cached scores of a node that fits.
     pub(crate) fn total(&self, node: NodeId) -> i64 {
         self.totals[node.index()]
     }
 
-    /// Roughly what they take up beside their traits.
+    /// Their approximate size without the traits.
     pub(super) fn bytes(length: usize) -> usize {
         512 + length * size_of::<i64>() + length.div_ceil(BLOCK) * (size_of::<Block>() + size_of::<u64>())
     }
 
-    /// The highest total, and how many nodes have it.
+    /// The highest total, and the number of nodes with it.
     pub(crate) fn best(&self) -> (i64, u64) {
         let fitting = self.blocks.iter().filter(|block| block.count > 0);
         let best = fitting.clone().map(|block| block.best).max().unwrap_or(0);
@@ -149,7 +150,7 @@ impl Verdicts {
         (best, with_best.map(|block| u64::from(block.count)).sum())
     }
 
-    /// Of the nodes with the highest total, the one at a place in their order.
+    /// The node at an index among those with the highest total.
     pub(crate) fn nth_best(&self, best: i64, mut place: u64) -> Option<NodeId> {
         for (index, block) in self.blocks.iter().enumerate() {
             if block.count == 0 || block.best != best {
@@ -165,7 +166,7 @@ impl Verdicts {
         None
     }
 
-    /// Works everything out anew.
+    /// Computes everything.
     pub(super) fn build(&mut self, cluster: &mut Cluster, asked: &Asked<'_>, watch: &mut impl Stopwatch) {
         self.fits.copy_from(cluster.all_nodes());
         for (_, names) in asked.only_nodes {
@@ -192,7 +193,7 @@ impl Verdicts {
         }
     }
 
-    /// Works out anew what some nodes are to the pod. They must be in order, each once.
+    /// Recomputes some nodes. They must be sorted, without duplicates.
     pub(super) fn mend(
         &mut self,
         cluster: &mut Cluster,

@@ -1,8 +1,8 @@
-//! Amounts of 64 nodes at a time as floating point numbers, so that the compiler can use vector instructions where it has none for whole
-//! numbers: for dividing, and for turning one into the other.
+//! Amounts of 64 nodes at a time as floating point numbers, so that the compiler can use vector instructions that do not exist for
+//! integers: division and conversion.
 //!
-//! All of it is exact: amounts are below [`MAX_EXACT`], a hundred times as much is still a whole number, and quotients are truncated
-//! as those of whole numbers are. Loops over lanes choose between numbers and never between ways to go on, and divide by 1 instead of 0.
+//! All of it is exact: amounts are below [`MAX_EXACT`], a hundred times as much is still an integer, and quotients are truncated like
+//! integer ones. Loops over lanes select between numbers without branching, and divide by 1 instead of 0.
 
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
@@ -13,17 +13,17 @@ pub(super) const LANES: usize = 64;
 /// Amounts up to this are divided as floating point numbers: a hundred times as much is still exact.
 pub(super) const MAX_EXACT: i64 = 1 << 46;
 
-/// From here on floating point numbers are whole, and the lower bits of one are the number.
+/// From here on floating point numbers are integers, and the lower bits of one are its value.
 const WHOLE: f64 = (1_u64 << 52) as f64;
 
-/// What nodes offer of a resource, what is used of it, and what the pod adds.
+/// The offered and used amounts of a resource by node, and what the pod adds.
 pub(super) struct Amounts<'a> {
     pub(super) allocatable: &'a [i64],
     pub(super) used: &'a [i64],
     pub(super) wanted: i64,
 }
 
-/// The amounts of a row of nodes, each of which is exact as a floating point number.
+/// The amounts of a row of nodes, each exact as a floating point number.
 pub(super) struct Row<'a> {
     allocatable: &'a [i64; LANES],
     used: &'a [i64; LANES],
@@ -37,14 +37,14 @@ impl<'a> Amounts<'a> {
         self.allocatable[node.index()] != 0
     }
 
-    /// How much of the resource is asked for on a node, from 0 to 1.
+    /// The requested share of the resource on a node, from 0 to 1.
     pub(super) fn fraction(&self, node: NodeId, with_pod: bool) -> f64 {
         let added = if with_pod { self.wanted } else { 0 };
         let used = self.used[node.index()].saturating_add(added);
         (used as f64 / self.allocatable[node.index()] as f64).min(1.0)
     }
 
-    /// The amounts of a row; none if it is the last one and not full, or if any of them is too large.
+    /// The amounts of a row; `None` if it is the last one and incomplete, or if any of them is too large.
     pub(super) fn row(&self, index: usize) -> Option<Row<'a>> {
         let row = Row {
             allocatable: lanes(self.allocatable, index)?,
@@ -58,7 +58,7 @@ impl<'a> Amounts<'a> {
 }
 
 impl Row<'_> {
-    /// What a node offers, and what is used of it.
+    /// The offered and used amount of a node.
     #[inline(always)]
     pub(super) fn lane(&self, lane: usize) -> (f64, f64) {
         (unchecked(self.allocatable[lane]), unchecked(self.used[lane]))
@@ -69,7 +69,7 @@ fn lanes(column: &[i64], index: usize) -> Option<&[i64; LANES]> {
     column.get(index * LANES..)?.first_chunk()
 }
 
-/// An amount; none if it is negative or too large.
+/// An amount; `None` if it is negative or too large.
 pub(super) fn float(amount: i64) -> Option<f64> {
     (0..MAX_EXACT).contains(&amount).then(|| unchecked(amount))
 }
@@ -79,20 +79,20 @@ fn unchecked(amount: i64) -> f64 {
     f64::from_bits(WHOLE.to_bits() | amount as u64) - WHOLE
 }
 
-/// A whole number that is not negative.
+/// A non-negative integer.
 #[inline(always)]
 pub(super) fn integer(number: f64) -> i64 {
     ((number + WHOLE).to_bits() ^ WHOLE.to_bits()) as i64
 }
 
-/// What is before the point of a number that is not negative.
+/// The integer part of a non-negative number.
 #[inline(always)]
 pub(super) fn floor(number: f64) -> f64 {
     let nearest = (number + WHOLE) - WHOLE;
     nearest - if nearest > number { 1.0 } else { 0.0 }
 }
 
-/// The quotient of two whole numbers that are not negative, truncated.
+/// The truncated quotient of two non-negative integers.
 #[inline(always)]
 pub(super) fn quotient(part: f64, whole: f64) -> f64 {
     let quotient = floor(part / whole);
@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Quotients are those of whole numbers.
+        /// Quotients equal integer ones.
         #[test]
         fn divides_exactly((whole, part) in (1..MAX_EXACT).prop_flat_map(|whole| (Just(whole), 0..=whole * 100)),
                            times in 0..=100_i64) {

@@ -1,8 +1,8 @@
-//! The plugins, each in a module of its own, and the two tables through which they are called.
+//! The plugins, each in its own module, and the two tables through which they are called.
 //!
-//! A filter plugin has a `pre_filter` that looks at the pod once, and on the state that it makes `filter`, which has
-//! the words for one node, and `narrow`, which gives the same verdict on a set of nodes without words.
-//! A score plugin has a `score` that gives normalized scores for the nodes that fit, or says that it skips the pod.
+//! A filter plugin has a `pre_filter` that examines the pod once. The resulting state has `filter`, which returns
+//! reasons for one node, and `narrow`, which gives the same verdict on a set of nodes without reasons. A score plugin
+//! has a `score` that returns normalized scores for the nodes that fit, or skips the pod.
 
 pub mod dynamic_resources;
 pub mod gang_scheduling;
@@ -34,12 +34,12 @@ pub(crate) use lanes::Totals;
 
 macro_rules! filters {
     ($($plugin:ident, $module:ident, |$cluster:ident, $pod:ident, $profile:ident| $pre_filter:expr;)*) => {
-        /// What a filter plugin found out about a pod.
+        /// The state of a filter plugin for a pod.
         #[derive(Clone, Debug)]
         pub enum FilterState { $(#[doc = concat!("Of ", stringify!($plugin), ".")] $plugin($module::State),)* }
 
         impl FilterState {
-            /// Whose state it is.
+            /// The plugin of the state.
             #[must_use]
             pub fn plugin(&self) -> PluginName {
                 match self { $(Self::$plugin(_) => PluginName::$plugin,)* }
@@ -57,7 +57,7 @@ macro_rules! filters {
             }
         }
 
-        /// Asks a filter plugin about a pod. One that does not filter skips every pod.
+        /// Runs the pre-filter of a plugin on a pod. A plugin that does not filter skips every pod.
         pub fn pre_filter(
             plugin: PluginName,
             cluster: &mut Cluster,
@@ -104,7 +104,7 @@ impl FilterState {
     }
 }
 
-/// What a score plugin may look at.
+/// The input of a score plugin.
 pub struct ScoreContext<'a> {
     /// The cluster.
     pub cluster: &'a mut Cluster,
@@ -112,24 +112,24 @@ pub struct ScoreContext<'a> {
     pub pod: &'a Pod,
     /// The profile.
     pub profile: &'a Profile,
-    /// What the filter plugins found out.
+    /// The states of the filter plugins.
     pub states: &'a [FilterState],
     /// The nodes that fit.
     pub nodes: &'a [NodeId],
 }
 
-/// What can be said about a plugin's scores of a pod before any node is looked at.
+/// What is known about a plugin's scores of a pod before any node is considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
     /// It skips the pod.
     Skips,
     /// Every node gets the same score.
     Same(i64),
-    /// Nodes have to be looked at.
+    /// Nodes have to be scored.
     Each,
 }
 
-/// Asks a score plugin what it will say about a pod. It may skip the pod even so.
+/// Predicts the result of a score plugin for a pod. It may still skip the pod.
 pub fn outlook(plugin: PluginName, cluster: &Cluster, pod: &Pod, profile: &Profile) -> Outlook {
     let each = |looks: bool| if looks { Outlook::Each } else { Outlook::Skips };
     match plugin {
@@ -170,7 +170,7 @@ pub(crate) fn add_scores(plugin: PluginName, context: &ScoreContext<'_>, totals:
     }
 }
 
-/// Asks a score plugin for its normalized scores of the nodes that fit, in their order. False means that it skips the pod.
+/// Runs a score plugin for normalized scores of the nodes that fit, in order. Returns false if it skips the pod.
 pub fn score(plugin: PluginName, context: &mut ScoreContext<'_>, out: &mut Vec<i64>) -> bool {
     out.clear();
     let ScoreContext {
@@ -216,7 +216,7 @@ mod tests {
         Object::decode(value).unwrap().unwrap()
     }
 
-    /// Processor time and memory.
+    /// CPU and memory.
     fn amounts() -> impl Strategy<Value = (i64, i64)> {
         let amount = || prop_oneof![1 => Just(0), 2 => 1..10_i64, 8 => 1..64_000_i64];
         (amount(), amount())
@@ -227,7 +227,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whether many nodes are scored at a time or each by itself, also where a node has more than a floating point number can say exactly.
+        /// Scoring many nodes at a time gives the same results as one by one, also if a node has more than a floating
+        /// point number can represent exactly.
         #[test]
         fn many_at_a_time_are_scored_as_one_by_one(
             nodes in proptest::collection::vec((amounts(), amounts()), 128..200),

@@ -1,4 +1,4 @@
-//! NodeResourcesBalancedAllocation: prefers nodes whose resources the pod brings closer together in use.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resource usage the pod makes more even.
 
 use super::lanes::{self, Amounts, LANES, Totals};
 use crate::cluster::Cluster;
@@ -8,14 +8,14 @@ use crate::profile::Profile;
 use berth_core::nodes::NodeId;
 use smallvec::SmallVec;
 
-/// Scores nodes; skips pods that ask for nothing of what is evened out.
+/// Scores nodes; skips pods that request none of the balanced resources.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let balanced = balanced_resources(cluster, pod, profile);
     if balanced.iter().all(|resource| resource.wanted == 0) {
         return false;
     }
     out.extend(nodes.iter().map(|node| match balanced.as_slice() {
-        // Nearly always there are two, and both are there: no list of fractions is needed.
+        // There are nearly always two, and the node has both: no list of fractions is needed.
         [first, second] if first.is_on(*node) && second.is_on(*node) => {
             let evenness = |with_pod| {
                 let (first, second) = (first.fraction(*node, with_pod), second.fraction(*node, with_pod));
@@ -34,7 +34,8 @@ fn gain(with: i64, without: i64) -> i64 {
     HALF + (HALF + with - without) / 2
 }
 
-/// Adds what [`score`] gives, weighted, to the totals of a set of nodes, 64 at a time. Returns those for which that cannot be done.
+/// Adds the weighted result of [`score`] to the totals of a set of nodes, 64 at a time. Returns those for which that is
+/// not possible.
 pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals: Totals<'_>) -> Option<Vec<NodeId>> {
     match balanced_resources(cluster, pod, profile).as_slice() {
         balanced if balanced.iter().all(|resource| resource.wanted == 0) => Some(Vec::new()),
@@ -43,7 +44,7 @@ pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals
     }
 }
 
-/// The scores of the nodes of a row by two resources. On a node that lacks one of them nothing is gained.
+/// The scores of a row of nodes for two resources. A node that lacks one of them gains nothing.
 fn gains_in_row(first: &Amounts<'_>, second: &Amounts<'_>, index: usize) -> Option<[f64; LANES]> {
     let (first, second) = (first.row(index)?, second.row(index)?);
     let at_most_all = |fraction: f64| if fraction < 1.0 { fraction } else { 1.0 };
@@ -95,7 +96,7 @@ fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) ->
         .collect()
 }
 
-/// 100 if all resources are used to the same degree, less the more they differ.
+/// 100 if all resources are used to the same degree, and less the more they differ.
 fn evenness(resources: &[Amounts<'_>], node: NodeId, with_pod: bool) -> i64 {
     let there = resources.iter().filter(|resource| resource.is_on(node));
     let fractions: SmallVec<[f64; 4]> = there.map(|resource| resource.fraction(node, with_pod)).collect();

@@ -1,4 +1,4 @@
-//! NodeResourcesFit: room for what the pod asks for, and a score for how much room is left.
+//! NodeResourcesFit: checks for enough free resources, and scores how much is left.
 
 use super::lanes::{self, Amounts, LANES, MAX_EXACT, Totals};
 use crate::cluster::{Cluster, Column};
@@ -10,7 +10,7 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use smallvec::SmallVec;
 
-/// What the pod asks for.
+/// The pod's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     requests: Requests,
@@ -66,7 +66,7 @@ impl State {
         })
     }
 
-    /// Whether a node is not refused: [`Self::filter`] without the words.
+    /// Whether a node is accepted: [`Self::filter`] without reasons.
     #[must_use]
     pub fn accepts(&self, cluster: &Cluster, node: NodeId) -> bool {
         let (resources, requests) = (cluster.resources(), &self.requests);
@@ -110,7 +110,7 @@ impl State {
     }
 }
 
-/// Works through 64 nodes at a time without branches, so that the compiler can use vector instructions.
+/// Processes 64 nodes at a time without branches, so that the compiler can use vector instructions.
 fn keep_with_room(mask: &mut NodeMask, column: &Column, wanted: i64) {
     let allocatable = column.allocatable.chunks(64);
     let requested = column.requested.chunks(64);
@@ -126,7 +126,7 @@ fn keep_with_room(mask: &mut NodeMask, column: &Column, wanted: i64) {
     }
 }
 
-/// One resource as scoring sees it: what nodes offer, what is used of it, what the pod adds, and its weight.
+/// One resource for scoring: offered and used amounts, what the pod adds, and its weight.
 struct ScoredResource<'a> {
     amounts: Amounts<'a>,
     weight: i64,
@@ -151,7 +151,7 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
                     let requests = pod.footprint.requests.scalars.iter();
                     let wanted = requests.filter(|(found, _)| *found == name).map(|(_, amount)| *amount);
                     let wanted = wanted.sum();
-                    // A resource that the pod does not ask for says nothing about the node.
+                    // A resource that the pod does not request says nothing about the node.
                     if wanted == 0 {
                         return None;
                     }
@@ -170,7 +170,7 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
         .collect()
 }
 
-/// Scores nodes by how much of their resources is asked for, the pod included.
+/// Scores nodes by the requested share of their resources, including the pod.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
     let resources = scored_resources(cluster, pod, profile);
     match &profile.scoring_strategy.form {
@@ -185,7 +185,7 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
                 };
                 shape.score(utilization)
             };
-            // Here, and only here, a resource that scores nothing is left out of the mean.
+            // Only here, a resource with a score of zero is excluded from the mean.
             let ratio = |used, allocatable| Some(ratio(used, allocatable)).filter(|score| *score > 0);
             out.extend(nodes.iter().map(|node| match weigh(&resources, *node, ratio) {
                 (_, 0) => 0,
@@ -196,7 +196,8 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
     true
 }
 
-/// Adds what [`score`] gives, weighted, to the totals of a set of nodes, 64 at a time. Returns those for which that cannot be done.
+/// Adds the weighted result of [`score`] to the totals of a set of nodes, 64 at a time. Returns those for which that is
+/// not possible.
 pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals: Totals<'_>) -> Vec<NodeId> {
     let resources = scored_resources(cluster, pod, profile);
     let in_row = |index: usize| match &profile.scoring_strategy.form {
@@ -209,7 +210,8 @@ pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals
     totals.add_rows(in_row)
 }
 
-/// The weighted means of the scores by resource, truncated, of the nodes of a row. A score is the share that a part has of all.
+/// The truncated weighted means of the scores by resource, for a row of nodes. A score is the share of a part in the
+/// total.
 #[inline(always)]
 fn means_in_row(
     resources: &[ScoredResource<'_>],
@@ -221,7 +223,7 @@ fn means_in_row(
         let (row, weight) = (resource.amounts.row(index)?, lanes::float(resource.weight)?);
         for lane in 0..LANES {
             let (all, used) = row.lane(lane);
-            // What a node does not have says nothing: its part is 0.
+            // A missing resource does not count: its part is 0.
             let (divisor, weight_there) = if all == 0.0 { (1.0, 0.0) } else { (all, weight) };
             sums[lane] += lanes::quotient(part(used + row.wanted, all) * MAX_NODE_SCORE as f64, divisor) * weight;
             weights[lane] += weight_there;
@@ -234,7 +236,7 @@ fn means_in_row(
     Some(sums)
 }
 
-/// Adds the weighted mean of the scores by resource, truncated, for each node.
+/// Adds the truncated weighted mean of the scores by resource, for each node.
 fn extend_with_means(
     resources: &[ScoredResource<'_>],
     nodes: &[NodeId],
@@ -243,7 +245,7 @@ fn extend_with_means(
 ) {
     let score = |used, allocatable| Some(score(used, allocatable));
     let mean = |(sum, weights): (i64, i64)| if weights == 0 { 0 } else { truncated(sum, weights) };
-    // Nearly always there are two: then the loop over them is unrolled.
+    // There are nearly always two: then the loop over them is unrolled.
     match resources {
         [first, second] => {
             let both = [first, second];
@@ -253,7 +255,7 @@ fn extend_with_means(
     }
 }
 
-/// The weighted sum of a node's scores by resource, and the sum of the weights. What a node does not have says nothing.
+/// The weighted sum of a node's scores by resource, and the sum of the weights. Missing resources do not count.
 #[inline(always)]
 fn weigh<'a>(
     resources: impl IntoIterator<Item = &'a ScoredResource<'a>>,
@@ -274,7 +276,7 @@ fn weigh<'a>(
     (sum, weights)
 }
 
-/// `part` of `whole` in hundredths, truncated. Neither is negative, and `part` is not more than `whole`.
+/// `part` of `whole` in hundredths, truncated. Neither is negative, and `part` is at most `whole`.
 fn share(part: i64, whole: i64) -> i64 {
     if whole >= MAX_EXACT {
         return (i128::from(part) * i128::from(MAX_NODE_SCORE) / i128::from(whole)) as i64;
@@ -282,9 +284,9 @@ fn share(part: i64, whole: i64) -> i64 {
     truncated(part * MAX_NODE_SCORE, whole)
 }
 
-/// The quotient of two amounts, truncated. Neither is negative or more than a hundred times what is exact.
+/// The truncated quotient of two amounts. Neither is negative or more than a hundred times the exact limit.
 fn truncated(part: i64, whole: i64) -> i64 {
-    // Dividing whole numbers takes several times as long; the quotient is off by one at most.
+    // Integer division takes several times as long; the quotient is off by at most one.
     let quotient = (part as f64 / whole as f64) as i64;
     quotient - i64::from(quotient * whole > part)
 }
@@ -308,7 +310,7 @@ mod tests {
     use berth_core::api::Object;
     use proptest::prelude::*;
 
-    /// A node of 4 cores and 8Gi, of which the pod asks for one core and 4Gi.
+    /// A node with 4 cores and 8Gi, for a pod that requests one core and 4Gi.
     fn check_form(form: ScoringForm, resources: &[(&str, i64)], expected: i64) {
         let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},
                        "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;

@@ -1,4 +1,4 @@
-//! PodTopologySpread: pods of one kind are spread evenly over the values of a node label.
+//! PodTopologySpread: spreads pods of one kind evenly over the values of a node label.
 
 use super::{node_affinity, taint_toleration};
 use crate::cluster::{Cluster, PodClause, PodQuery, QueryId, Scope, TopologyColumn};
@@ -14,7 +14,7 @@ use berth_core::symbols::Symbol;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// The hard constraints, with the pods counted.
+/// The hard constraints, with pods counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     constraints: Vec<Counted>,
@@ -52,7 +52,7 @@ fn ensure_topologies(cluster: &mut Cluster, constraints: &[SpreadConstraint]) {
     }
 }
 
-/// The nodes that have the keys of all constraints: only they make up domains.
+/// The nodes that have the keys of all constraints: only they form domains.
 fn nodes_with_keys(cluster: &Cluster, constraints: &[SpreadConstraint]) -> NodeMask {
     let mut nodes = cluster.all_nodes().clone();
     for constraint in constraints {
@@ -62,7 +62,7 @@ fn nodes_with_keys(cluster: &Cluster, constraints: &[SpreadConstraint]) -> NodeM
     nodes
 }
 
-/// Of these nodes, the ones that a constraint counts.
+/// The nodes among these that a constraint counts.
 fn eligible_nodes(
     cluster: &Cluster,
     pod: &Pod,
@@ -101,7 +101,7 @@ fn matching_pods(cluster: &mut Cluster, pod: &Pod, constraint: &SpreadConstraint
     }))
 }
 
-/// Adds up counts by domain, of the nodes in a set.
+/// Sums counts by domain, over the nodes in a set.
 fn by_domain<'a>(
     column: &TopologyColumn,
     counts: impl IntoIterator<Item = (&'a NodeId, &'a u32)>,
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-/// A soft constraint with what scoring needs of it.
+/// A soft constraint with its scoring data.
 struct Weighed {
     topology_key: Symbol,
     weight: f64,
@@ -174,7 +174,7 @@ struct Weighed {
     counts: SoftCounts,
 }
 
-/// How many pods there are by domain, or by node for host names. Both are columns: every node is looked at.
+/// Number of pods by domain, or by node for host names. Both are columns: every node is considered.
 enum SoftCounts {
     ByDomain(Vec<i64>),
     ByNode(Vec<u32>),
@@ -311,7 +311,7 @@ fn weigh(
         for domain in scored.iter().filter_map(|node| column.domain(*node)) {
             seen[domain] = true;
         }
-        // Nodes without the label are one more domain, where they count.
+        // Nodes without the label form one more domain, if they count.
         let elsewhere = scored.iter().any(|node| column.domain(*node).is_none());
         let size = seen.iter().filter(|seen| **seen).count() + usize::from(elsewhere);
         (size, SoftCounts::ByDomain(by_domain(column, pods, &eligible)))

@@ -1,4 +1,4 @@
-//! Binding a placed pod: its volumes first, then the pod itself.
+//! Binds a scheduled pod: first its volumes, then the pod itself.
 //!
 //! ```text
 //!   start ──▶ writing ──all written──▶ waiting ──all claims bound──▶ binding the pod ──written──▶ done
@@ -10,16 +10,16 @@
 //!                          what was not written is reverted; the pod waits
 //! ```
 //!
-//! Volumes of an attempt are committed when all of them are there (`attempts`); only then are claims bound.
+//! Volumes of an attempt are committed when all of them exist (`attempts`); only then are claims bound.
 //!
-//! What is written for the volumes, in which order, and when they are bound is the binder's to say
-//! ([`VolumeBinder::writes`](berth_core::binder::VolumeBinder::writes)). When a write fails, the others under way are
-//! waited for, so that the next attempt knows what was written and goes on from there.
+//! The binder decides what is written for the volumes, in which order, and when they are bound
+//! ([`VolumeBinder::writes`](berth_core::binder::VolumeBinder::writes)). When a write fails, the others in flight are
+//! awaited, so that the next attempt knows what was written and continues from there.
 //!
-//! Nothing is polled: a write that was answered, a watched object or the deadline moves a binding on.
+//! Nothing is polled: a response to a write, a watched object or the deadline advances a binding.
 //!
-//! To make a volume takes time, and an autoscaler must not remove the node meanwhile. So `nominatedNodeName` says where the pod
-//! is going (KEP-5278): it goes out before the request for the volumes, which does not wait for its answer, and is cleared when the
+//! Provisioning takes time, and an autoscaler must not remove the node meanwhile. `nominatedNodeName` therefore shows where the pod
+//! is going (KEP-5278): it is sent before the request for the volumes, which does not wait for its response, and cleared when the
 //! binding fails. Existing volumes are bound at once: they are not worth another write.
 
 use super::{Effect, FailedStage, Outcome, PodRef, Scheduler, Write, WriteId, WriteOutcome};
@@ -38,7 +38,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The plugins that are asked once more about the chosen node when the volumes are bound.
+/// The plugins that are run again on the chosen node when the volumes are bound.
 const VOLUME_FILTERS: [PluginName; 4] = [
     PluginName::VolumeRestrictions,
     PluginName::NodeVolumeLimits,
@@ -46,21 +46,21 @@ const VOLUME_FILTERS: [PluginName; 4] = [
     PluginName::VolumeZone,
 ];
 
-/// How long after a commit that was not taken it is written again, if the pod is not seen to change before.
+/// How long after a refused commit it is written again, if no change of the pod is observed before.
 const RECOMMIT: Duration = Duration::from_secs(1);
 
-/// A placed pod on its way.
+/// A scheduled pod that is being bound.
 #[derive(Debug)]
 pub(super) struct Binding {
     assumption: Assumption,
     assumed_pod: AssumedPod,
     stage: Stage,
     deadline: Duration,
-    /// Why the binding fails, when the writes under way are answered.
+    /// Why the binding fails, once the writes in flight are answered.
     failed: Option<String>,
-    /// An answer was lost: something may be written that is not known to be.
+    /// A response was lost: something may be written that is not known to be.
     in_doubt: bool,
-    /// All volumes of the attempt were there, and the API server knows.
+    /// All volumes of the attempt exist, and the API server has recorded it.
     committed: bool,
 }
 
@@ -68,24 +68,25 @@ berth_core::trace!(Binding { assumption, assumed_pod; stage, deadline, failed, i
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
-    /// Writes that were not yet answered.
+    /// Writes without a response yet.
     Writing(FxHashMap<WriteId, WriteTarget>),
-    /// Until these claims are bound, or as far as they get before the attempt is committed.
+    /// Until these claims are bound, or ready before the attempt is committed.
     Waiting(FxHashSet<ClaimId>),
-    /// Until the API server has taken that all volumes are there.
+    /// Until the API server has recorded that all volumes exist.
     Committing {
-        /// Not yet answered. None if it was not taken: then it is written again on another version of the pod, or after a while.
+        /// Without a response yet. `None` if it was refused: then it is written again on another version of the pod, or
+        /// after a while.
         write: Option<WriteId>,
         /// The version of the pod that it was written on.
         version: u64,
     },
-    /// Until the API server has taken the pod's node.
+    /// Until the API server has accepted the pod's node.
     BindingPod(WriteId),
     /// Until the watch shows it.
     Bound,
 }
 
-/// A pod that the watch showed on the chosen node before its binding was answered. Who put it there is known by the answer:
+/// A pod that the watch showed on the chosen node before the response to its binding. The response shows who bound it:
 /// another scheduler may have chosen the same node.
 #[derive(Debug)]
 pub(super) struct Seen {
@@ -108,7 +109,7 @@ impl Binding {
         }
     }
 
-    /// How far its claims must be before something else is to be done.
+    /// How far its claims must be before the next action.
     fn goal(&self) -> Progress {
         match self.open_attempt() {
             Some(_) => Progress::Ready,
@@ -122,7 +123,7 @@ impl Binding {
         Some(attempt.number)
     }
 
-    /// The attempt, if it may have left something that is held.
+    /// The attempt, if it may have left held objects.
     fn abandoned_attempt(&self) -> Option<u64> {
         let written = self.in_doubt || self.assumption.is_partly_written();
         self.open_attempt().filter(|_| written)
@@ -134,7 +135,7 @@ impl Binding {
         self.stage = Stage::Committing { write, version };
     }
 
-    /// The version of the pod on which a commit was not taken.
+    /// The version of the pod on which a commit was refused.
     pub(super) fn refused_commit(&self) -> Option<u64> {
         match self.stage {
             Stage::Committing { write: None, version } => Some(version),
@@ -148,17 +149,17 @@ impl Binding {
         self.wait_again();
     }
 
-    /// Whether all volumes are there is to be asked once more.
+    /// Checks again whether all volumes exist.
     pub(super) fn wait_again(&mut self) {
         self.stage = Stage::Waiting(FxHashSet::default());
     }
 
-    /// When the volumes must be bound.
+    /// The deadline for binding the volumes.
     pub(super) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// The existing volumes that it chose, with the claims that they are for.
+    /// The chosen existing volumes, with their claims.
     pub(super) fn chosen_volumes(&self) -> impl Iterator<Item = (ClaimId, VolumeId)> {
         self.assumption.decision().bindings.iter().copied()
     }
@@ -183,7 +184,7 @@ impl Scheduler {
         self.when_answered(key, now);
     }
 
-    /// Goes on if all writes under way are answered: fails, sends those that come next, or waits for their outcome.
+    /// Continues if all writes in flight are answered: fails, sends the next ones, or waits for their outcome.
     fn when_answered(&mut self, key: &PodKey, now: Duration) {
         let Some(binding) = self.bindings.get_mut(key) else {
             return;
@@ -217,7 +218,7 @@ impl Scheduler {
         self.cluster.symbols().text(name).to_owned()
     }
 
-    /// Takes over how a write went.
+    /// Applies the result of a write.
     pub fn written(&mut self, id: WriteId, outcome: &WriteOutcome, now: Duration) {
         let Some(key) = self.writes.remove(&id) else {
             return;
@@ -283,12 +284,12 @@ impl Scheduler {
                 let message = format!("binding rejected: {problem}");
                 self.fail_binding(&key, FailedStage::BindPodInDoubt, message, now);
             }
-            // An answer to a write that nobody waits for any more.
+            // A response to a write that is no longer awaited.
             (Stage::Waiting(_) | Stage::Committing { .. } | Stage::Bound | Stage::BindingPod(_), _) => {}
         }
     }
 
-    /// A pod on the node that was chosen for it.
+    /// A pod on its chosen node.
     fn seen(&self, key: &PodKey, node: Symbol) -> Option<Seen> {
         let pod = self.pods.get(key)?;
         Some(Seen {
@@ -309,13 +310,13 @@ impl Scheduler {
         });
     }
 
-    /// Whether the API server has taken the pod's node, and the watch has not shown it yet.
+    /// Whether the API server has accepted the pod's node, and the watch has not shown it yet.
     pub(super) fn is_bound(&self, key: &str) -> bool {
         let binding = self.bindings.get(key);
         binding.is_some_and(|binding| binding.stage == Stage::Bound)
     }
 
-    /// Moves a binding on as far as it goes.
+    /// Advances a binding as far as possible.
     pub(super) fn move_on(&mut self, key: &PodKey, now: Duration) {
         let Some(binding) = self.bindings.get(key) else {
             return;
@@ -344,8 +345,8 @@ impl Scheduler {
         }
     }
 
-    /// One claim of a pod changed, or its volume: moves the binding on if it was the last that it waits for, or if it cannot
-    /// come true any more. The others are not looked at.
+    /// One claim of a pod or its volume changed: advances the binding if it was the last one it waits for, or fails it if it
+    /// can no longer succeed. The other claims are not checked.
     fn move_on_with(&mut self, key: &PodKey, claim: Option<ClaimId>, now: Duration) {
         if let Some(binding) = self.bindings.get_mut(key)
             && let goal = binding.goal()
@@ -364,14 +365,14 @@ impl Scheduler {
                         return;
                     }
                 }
-                // It is found once more, and told.
+                // It is found again, and reported.
                 Err(_) => {}
             }
         }
         self.move_on(key, now);
     }
 
-    /// All claims are bound: asks the volume filters once more about the node, then binds the pod.
+    /// All claims are bound: runs the volume filters again on the node, then binds the pod.
     fn bind_pod(&mut self, key: &PodKey, now: Duration) {
         let Some(binding) = self.bindings.get(key) else {
             return;
@@ -400,7 +401,7 @@ impl Scheduler {
     fn refused_after_all(&mut self, key: &PodKey, node: NodeId) -> Option<String> {
         let pod = self.pods.get(key)?;
         let profile = self.profiles.get(pod.scheduler_name())?;
-        // The pod must not be held against itself while it is asked about once more.
+        // The pod must not count against itself while it is checked again.
         let compiled = &pod.compiled;
         let binding = self.bindings.get_mut(key)?;
         self.cluster.forget_assumed(&binding.assumed_pod);
@@ -422,7 +423,7 @@ impl Scheduler {
         ))
     }
 
-    /// Undoes what was not written, says why, and has the pod tried again after its backoff.
+    /// Reverts what was not written, reports why, and retries the pod after its backoff.
     pub(super) fn fail_binding(&mut self, key: &PodKey, stage: FailedStage, message: String, now: Duration) {
         self.counts.errors += 1;
         let abandoned = self.bindings.get(key).and_then(Binding::abandoned_attempt);
@@ -435,7 +436,7 @@ impl Scheduler {
         self.queue.failed(key, now);
     }
 
-    /// Gives back what a binding held: others may want it, or have relied on what it was to write.
+    /// Releases what a binding held: others may need it, or have relied on its writes.
     fn revert_binding(&mut self, key: &str, now: Duration) {
         let Some(binding) = self.bindings.remove(key) else {
             return;
@@ -455,7 +456,7 @@ impl Scheduler {
             (None, Some(pod)) => self.happened(&ClusterEvent::PodGone { node: None, pod }, now),
             (_, None) => {}
         }
-        // A claim that was to be provisioned for the node may go elsewhere now.
+        // A claim that was to be provisioned for the node may now be provisioned elsewhere.
         for claim in claims.iter().filter(|_| selected) {
             let claim = claim.as_str().into();
             self.happened(&ClusterEvent::Claim { claim }, now);
@@ -471,7 +472,7 @@ impl Scheduler {
         }
     }
 
-    /// A pod waits for its claims no more. Returns them.
+    /// A pod no longer waits for its claims. Returns them.
     fn stop_waiting(&mut self, key: &str) -> Vec<String> {
         let Some(pod) = self.pods.get(key) else {
             return Vec::new();
@@ -488,8 +489,8 @@ impl Scheduler {
         claims
     }
 
-    /// The watch shows a pod on a node: if it is being bound there, it is bound, whether or not the answer came. What is
-    /// said about it waits for the answer.
+    /// The watch shows a pod on a node: if it is being bound there, it is bound, whether or not the response arrived.
+    /// Its event waits for the response.
     pub(super) fn confirm_binding(&mut self, key: &PodKey, pod: &api::Pod) {
         let Some(binding) = self.bindings.get(key) else {
             return;
@@ -508,7 +509,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends the binding of a pod that the watch shows bound or gone. What was written stays as it is.
+    /// Ends the binding of a pod that the watch shows as bound or deleted. What was written is left as it is.
     pub(super) fn end_binding(&mut self, key: &str, now: Duration) {
         if self.is_bound(key) {
             if let Some(binding) = self.bindings.remove(key) {
@@ -520,12 +521,12 @@ impl Scheduler {
         }
     }
 
-    /// A watched object may be what a binding waits for.
+    /// A binding may be waiting for a watched object.
     pub(super) fn move_bindings_on(&mut self, object: &Object, now: Duration) {
         match object {
             Object::PersistentVolumeClaim(claim) => self.check_binding_of_claim(&claim.metadata.full_name(), now),
             Object::PersistentVolume(volume) => {
-                // Whoever chose the volume may have lost it to the claim that it names now.
+                // Another binding may have lost the chosen volume to the claim that it now refers to.
                 if let Some(volume) = self.cluster.binder().volume_id(&volume.metadata.name) {
                     self.check_bindings_of_volume(volume, now);
                 }
@@ -549,7 +550,7 @@ impl Scheduler {
         }
     }
 
-    /// A volume changed or is gone: the bindings that chose it may have lost it.
+    /// A volume changed or was deleted: the bindings that chose it may have lost it.
     pub(super) fn check_bindings_of_volume(&mut self, volume: VolumeId, now: Duration) {
         for (key, claim) in self.bindings.of_volume(volume) {
             self.move_on_with(&key, Some(claim), now);
@@ -562,7 +563,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends the bindings that took too long, and moves on the pods whose backoff is over, or who waited long enough for their
+    /// Ends the bindings that took too long, and moves the pods whose backoff is over or that waited long enough for their
     /// claims.
     pub fn tick(&mut self, now: Duration) {
         for key in self.bindings.overdue(now) {
@@ -579,7 +580,7 @@ impl Scheduler {
     }
 }
 
-/// The stage of an attempt whose volumes cannot be bound any more.
+/// The stage of an attempt whose volumes can no longer be bound.
 fn stage_of(problem: &BindingError) -> FailedStage {
     match problem {
         BindingError::NodeGone => FailedStage::NodeGone,

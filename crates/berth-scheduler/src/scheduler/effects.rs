@@ -1,24 +1,24 @@
-//! What a scheduler wants done. Effects are plain values: whoever runs the scheduler carries them out.
+//! The output of a scheduler. Effects are plain values that the caller carries out.
 
 use crate::queue::PodKey;
 use berth_core::binder::VolumeWrite;
 use berth_core::hold::Hold;
 
-/// A write, by which its outcome is reported back.
+/// The ID of a write, to report its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u64);
 
-/// Something to be done.
+/// An effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Write to the API and report the outcome with [`Scheduler::written`](super::Scheduler::written).
+    /// Write to the API and report the result with [`Scheduler::written`](super::Scheduler::written).
     Write {
-        /// To report with.
+        /// For the report.
         id: WriteId,
         /// What to write.
         write: Write,
     },
-    /// Say how things stand with a pod. Nothing depends on the outcome.
+    /// Set the condition of a pod. Nothing depends on the result.
     Condition {
         /// The pod.
         pod: PodRef,
@@ -29,7 +29,8 @@ pub enum Effect {
         /// In words.
         message: String,
     },
-    /// Name the node on which room or volumes are being made for a pod, or none any more. Nothing depends on the outcome.
+    /// Nominate a node for a pod, for preemption or provisioning, or clear the nomination. Nothing depends on the
+    /// result.
     Nominate {
         /// The pod.
         pod: PodRef,
@@ -42,21 +43,21 @@ pub enum Effect {
         pod: PodRef,
         /// Who reports it: the name of the profile that decided.
         source: String,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
         /// In words.
         message: String,
     },
 }
 
-/// What became of a pod, as an event tells it.
+/// The outcome for a pod, as an event reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It has a node.
     Scheduled,
     /// It fits nowhere.
     Unschedulable,
-    /// The attempt failed at this stage, and there will be another.
+    /// The attempt failed at this stage, and will be repeated.
     Failed(FailedStage),
     /// It is evicted to make room for another pod.
     Preempted,
@@ -65,9 +66,9 @@ pub enum Outcome {
 /// Where an attempt to schedule a pod failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedStage {
-    /// Whether it fits cannot be told.
+    /// It is unknown whether it fits.
     Decision,
-    /// Its volumes were no longer what was decided on.
+    /// Its volumes have changed since the decision.
     AssumeVolumes,
     /// Its volumes were not bound.
     BindVolumes,
@@ -80,7 +81,7 @@ pub enum FailedStage {
 }
 
 impl Outcome {
-    /// The reason of the event, as kube-scheduler names it.
+    /// The reason of the event, as in kube-scheduler.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -90,7 +91,7 @@ impl Outcome {
         }
     }
 
-    /// Whether somebody should look.
+    /// Whether it needs attention.
     #[must_use]
     pub fn is_warning(self) -> bool {
         match self {
@@ -109,14 +110,14 @@ pub struct PodRef {
     pub uid: String,
 }
 
-/// A write whose outcome decides how binding goes on.
+/// A write whose result determines how the binding continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Set a volume's `claimRef`, if the volume is still at this version.
+    /// Set a volume's `claimRef` if the volume is still at this version.
     ReserveVolume {
         /// The volume.
         volume: String,
-        /// Its version, 0 if not known.
+        /// Its version, 0 if unknown.
         version: u64,
         /// The claim's namespace.
         namespace: String,
@@ -124,33 +125,33 @@ pub enum Write {
         claim: String,
         /// The claim's uid.
         uid: String,
-        /// Whether the volume names the claim already, by a user's hand: then it is not marked as bound by the controller.
+        /// Whether a user already reserved the volume for the claim: then it is not marked as bound by the controller.
         prebound: bool,
         /// The attempt that holds it.
         hold: Option<Hold>,
     },
-    /// Mark a claim with the node that its volume is to be made for, if the claim is still at this version.
+    /// Annotate a claim with the node to provision its volume for, if the claim is still at this version.
     SelectNode {
         /// The claim's namespace.
         namespace: String,
         /// The claim's name.
         claim: String,
-        /// Its version, 0 if not known.
+        /// Its version, 0 if unknown.
         version: u64,
         /// The node.
         node: String,
         /// The attempt that holds the claim.
         hold: Option<Hold>,
     },
-    /// Say on a pod what becomes of an attempt to get its volumes, if the pod is still at this version.
+    /// Record the result of a volume attempt on a pod, if the pod is still at this version.
     Conclude {
         /// The pod.
         pod: PodRef,
-        /// Its version, 0 if not known.
+        /// Its version, 0 if unknown.
         version: u64,
         /// The attempt.
         attempt: u64,
-        /// All volumes are there, and the claims are to be bound. Otherwise what is held is given back.
+        /// All volumes exist, and the claims should be bound. Otherwise held objects are released.
         commit: bool,
     },
     /// Bind a pod to a node.
@@ -160,11 +161,11 @@ pub enum Write {
         /// The node.
         node: String,
     },
-    /// Evict a pod to make room.
+    /// Evict a pod for preemption.
     EvictPod {
         /// The pod.
         pod: PodRef,
-        /// The pod for which room is made.
+        /// The preempting pod.
         by: PodKey,
     },
 }
@@ -206,10 +207,10 @@ impl From<VolumeWrite> for Write {
     }
 }
 
-/// How a write went.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// It was carried out; the object is at this version now, 0 if not known.
+    /// It was carried out; the object now has this version, 0 if unknown.
     Done {
         /// The version.
         version: u64,
@@ -224,7 +225,7 @@ pub enum WriteOutcome {
         /// In words.
         problem: String,
     },
-    /// The answer was lost: nobody knows whether it was carried out.
+    /// The response was lost: it is unknown whether it was carried out.
     Unknown {
         /// In words.
         problem: String,

@@ -1,4 +1,4 @@
-//! The one place where what a scheduler wants becomes writes of the API, and where their answers become outcomes.
+//! Converts the effects of a scheduler to API writes, and responses to results. This is the only place that does so.
 
 use super::effects::{Effect, PodRef, Write, WriteOutcome};
 use berth_core::api::Kind;
@@ -50,7 +50,7 @@ impl Effect {
 }
 
 impl PodRef {
-    /// The pod as the target of a write. No version: what a scheduler writes to pods, it alone writes.
+    /// The pod as the target of a write. No version: a scheduler writes only fields of pods that no one else writes.
     #[must_use]
     pub fn target(&self) -> Target {
         let (namespace, name) = self.key.split_once('/').unwrap_or(("", &self.key));
@@ -89,7 +89,7 @@ impl Write {
                 let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                     "namespace": namespace, "name": claim, "uid": uid});
                 let mut body = json!({"spec": {"claimRef": claim_ref}});
-                // What a user reserved is not ours to take back, also if the volume was reserved by a controller once.
+                // A user's reservation must not be reverted by us, even if a controller reserved the volume once.
                 let by_controller = match (prebound, hold) {
                     (false, _) => Some(Some("yes".to_owned())),
                     (true, Some(_)) => Some(None),
@@ -135,7 +135,7 @@ impl Write {
                 pod: pod.target(),
                 node: node.clone(),
             }],
-            // Whoever looks after the pod learns why it goes before it does.
+            // The pod's owner learns the reason before the pod is deleted.
             Self::EvictPod { pod, by } => {
                 let message = format!("{by}: preempting to accommodate a higher priority pod");
                 let condition = json!({"type": "DisruptionTarget", "status": "True",
@@ -163,14 +163,14 @@ impl Write {
         })
     }
 
-    /// How the write went, from what its executor says: the version that it left, or why it was not made.
+    /// The result of the write, from its executor: the resulting version, or why it was not made.
     #[must_use]
     pub fn outcome(&self, result: Result<&str, &Refusal>) -> WriteOutcome {
         match (result, self) {
             (Ok(version), _) => WriteOutcome::Done {
                 version: version.parse().unwrap_or(0),
             },
-            // A pod that is gone made room already.
+            // A pod that is gone has already made room.
             (Err(Refusal::NotFound(_)), Self::EvictPod { .. }) => WriteOutcome::Done { version: 0 },
             (Err(refusal @ Refusal::Unavailable { in_doubt: true, .. }), _) => WriteOutcome::Unknown {
                 problem: refusal.to_string(),
@@ -187,12 +187,12 @@ impl Write {
     }
 }
 
-/// The annotation that says what holds a volume or a claim.
+/// The annotation of a held volume or claim.
 fn mark(hold: Option<&Hold>) -> Option<(&'static str, String)> {
     hold.map(|hold| (names::HELD_FOR, hold.to_string()))
 }
 
-/// A change to a pod's status that only schedulers make.
+/// A change of a pod's status that only schedulers make.
 fn status(pod: &PodRef, name: &'static str, status: Value) -> effect::Effect {
     effect::Effect::Patch(Patch {
         target: pod.target(),
@@ -204,7 +204,7 @@ fn status(pod: &PodRef, name: &'static str, status: Value) -> effect::Effect {
     })
 }
 
-/// An object in a version, 0 if that is not known.
+/// An object in a version, 0 if unknown.
 fn target(kind: Kind, namespace: &str, name: &str, version: u64) -> Target {
     Target {
         api_version: kind.api_version(),
@@ -222,7 +222,7 @@ fn version_text(version: u64) -> String {
     }
 }
 
-/// Kubernetes keeps times to the second.
+/// Kubernetes stores times with a resolution of seconds.
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -293,7 +293,7 @@ mod tests {
             selected.target.key,
             ObjectKey::new("PersistentVolumeClaim", "team", "data")
         );
-        // Objects of files have no version: then there is nothing to hold on to.
+        // Objects of files have no version: then there is nothing to guard by.
         assert_eq!(
             (selected.guard, &*selected.target.resource_version),
             (Guard::Version, "")

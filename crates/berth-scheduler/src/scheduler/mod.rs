@@ -1,7 +1,7 @@
-//! The scheduler: watched objects and outcomes of writes in, effects out.
+//! The scheduler: watched objects and results of writes in, effects out.
 //!
-//! One owner calls it; it keeps the cluster, the queue and the bindings under way. It does no I/O and looks at
-//! no clock, so that the same code runs against an API server and in virtual time.
+//! It has one owner, and keeps the cluster, the queue and the bindings in progress. It does no I/O and reads no clock,
+//! so that the same code runs against an API server and in virtual time.
 //!
 //! ```text
 //!   upsert / remove ──▶ cluster ──▶ queue ──step──▶ decide ──▶ assume ──▶ binding ──▶ effects
@@ -50,26 +50,26 @@ use std::time::Duration;
 use sweep::Sweeps;
 use watch::NodeDigest;
 
-/// The name under which pods that name no scheduler are scheduled.
+/// The name of the scheduler for pods that set none.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
-/// The pods that a scheduler watches, as a field selector. Pods that have run to their end take no room, and there may be many of them:
-/// one that ends counts as gone. Those that failed are seen: a node may have refused them.
+/// The field selector for the pods that a scheduler watches. Succeeded pods take no resources, and there may be many of them: one that
+/// succeeds counts as deleted. Failed ones are included: a node may have rejected them.
 pub const POD_FIELDS: &str = "status.phase!=Succeeded";
 
-/// Default random seed, shared by live schedulers and simulations so that both break ties alike.
+/// Default random seed, shared by live schedulers and simulations so that both break ties in the same way.
 pub const DEFAULT_SEED: u64 = 1;
 
-/// A pod that waits for a node, or whose binding is under way.
+/// A pod without a node, or whose binding is in progress.
 #[derive(Debug)]
 struct PendingPod {
     object: api::Pod,
     compiled: Pod,
     /// The message of its condition, which is written only when it changes.
     said: Option<String>,
-    /// Nodes that this scheduler named for it, or none any more, and that were not seen in the API yet.
+    /// Nominations that this scheduler sent for it and that were not observed in the API yet.
     nominations_sent: Vec<Box<str>>,
-    /// The last attempt that this scheduler made to get all of its volumes; 0 for none.
+    /// The last attempt of this scheduler to get all of its volumes; 0 for none.
     last_attempt: u64,
 }
 
@@ -81,7 +81,7 @@ impl PendingPod {
         }
     }
 
-    /// Its resource version; 0 if not known.
+    /// Its resource version; 0 if unknown.
     fn version(&self) -> u64 {
         self.object.metadata.resource_version.parse().unwrap_or(0)
     }
@@ -106,7 +106,7 @@ fn scheduler_name(pod: &api::Pod) -> &str {
         .unwrap_or(DEFAULT_SCHEDULER_NAME)
 }
 
-/// What a scheduler has done so far.
+/// Counters of a scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -116,13 +116,13 @@ pub struct Counts {
     pub unschedulable: u64,
     /// Bindings that failed.
     pub errors: u64,
-    /// Pods that somebody else bound to the very node that was chosen for them here.
+    /// Pods that another scheduler bound to exactly the node that was chosen here.
     pub overtaken: u64,
     /// Sleeping pods that an event woke.
     pub woken: u64,
-    /// Pods evicted to make room.
+    /// Preempted pods.
     pub victims: u64,
-    /// Claims that were looked at while pods waited for their volumes.
+    /// Claims checked while pods waited for their volumes.
     pub claims_checked: u64,
 }
 
@@ -177,24 +177,24 @@ pub struct Scheduler {
     scratch: Scratch,
     pods: FxHashMap<PodKey, PendingPod>,
     bindings: BindingIndex,
-    /// Pods that a watch showed on their nodes before their bindings were answered.
+    /// Pods that a watch showed on their nodes before the responses to their bindings.
     unanswered: FxHashMap<WriteId, Seen>,
     hold: Hold,
-    /// Volumes of a pod are held until all of them are there.
+    /// The volumes of a pod are held until all of them exist.
     hold_volumes: bool,
-    /// When attempts are committed once more, since the API server did not take it.
+    /// When refused commits of attempts are retried.
     recommits: BTreeSet<(Duration, PodKey)>,
-    /// How long a new pod waits for claims that are not known yet.
+    /// How long a new pod waits for unknown claims.
     await_claims: Duration,
     /// Bindings by the claims that they wait for.
     waiting_for_claim: FxHashMap<String, SmallVec<[PodKey; 1]>>,
     nominations: Nominations,
-    /// Evictions of pods that are not gone yet, by the writes that asked for them.
+    /// Evictions of pods that still exist, by their writes.
     evictions: FxHashMap<WriteId, Eviction>,
     nodes: FxHashMap<Box<str>, NodeDigest>,
-    /// Pods that nodes did not admit.
+    /// Pods that nodes rejected.
     refusals: Refusals,
-    /// When storage that was promised may not be held any more.
+    /// When promised storage may expire.
     promise_end: Option<Duration>,
     effects: Vec<Effect>,
     writes: FxHashMap<WriteId, PodKey>,
@@ -207,7 +207,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler for the pods that name one of the profiles. The same seed and the same inputs give the same effects.
+    /// A scheduler for the pods of these profiles. The same seed and the same inputs give the same effects.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         let mut cluster = Cluster::default();
@@ -247,25 +247,25 @@ impl Scheduler {
         }
     }
 
-    /// The cluster as the scheduler sees it, assumptions included.
+    /// The cluster as the scheduler sees it, including assumptions.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Says what time it is on the clock that people use, in seconds since 1970: storage pools that have expired do not
-    /// count. All other times are since the scheduler was made.
+    /// Sets the wall clock in seconds since 1970: expired storage pools do not count. All other times are relative to
+    /// the creation of the scheduler.
     pub fn set_now(&mut self, seconds: i64) {
         self.cluster.set_now(seconds);
     }
 
-    /// What was done so far.
+    /// The counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How many pods are in a place of the queue.
+    /// Number of pods in a state of the queue.
     #[must_use]
     pub fn pending(&self, place: Place) -> usize {
         self.queue.count(place)
@@ -277,8 +277,8 @@ impl Scheduler {
         self.last_tried.as_ref()
     }
 
-    /// Whether the last [step](Self::step) decided about a pod with inline volumes. What these take from a pool is known when their
-    /// driver reports it, and not before.
+    /// Whether the last [step](Self::step) decided about a pod with inline volumes. The capacity they take is known only when their
+    /// driver reports it.
     #[must_use]
     pub fn last_brings_volumes(&self) -> bool {
         let pod = self.last_tried.as_ref().and_then(|key| self.pods.get(key));
@@ -291,25 +291,25 @@ impl Scheduler {
         pods.filter_map(|(key, by)| Some((self.pods.get(key)?.scheduler_name(), by)))
     }
 
-    /// How many pods are on their way to the node that was chosen for them, and not yet seen there.
+    /// Number of pods that are being bound and not yet observed on their node.
     #[must_use]
     pub fn bindings_under_way(&self) -> usize {
         self.bindings.len()
     }
 
-    /// Where a pod is in the queue.
+    /// The state of a pod in the queue.
     #[must_use]
     pub fn place(&self, key: &str) -> Option<Place> {
         self.queue.place(key)
     }
 
-    /// What was last said about a pod that waits.
+    /// The last message about a waiting pod.
     #[must_use]
     pub fn message(&self, key: &str) -> Option<&str> {
         self.pods.get(key)?.said.as_deref()
     }
 
-    /// The node that a pod is nominated for: room is being made there, or its volumes are.
+    /// The nominated node of a pod: for preemption or provisioning.
     #[must_use]
     pub fn nominated_node(&self, key: &str) -> Option<&str> {
         self.nominations.get(key).map(|node| &**node)

@@ -1,4 +1,4 @@
-//! Making room for refused pods: evictions under way, and the nodes on which pods wait for their room.
+//! Preemption for refused pods: evictions in progress, and nominated nodes.
 //!
 //! ```text
 //!   refused ──victims found──▶ nominated ──victims gone, woken──▶ placed on its node, or decided anew
@@ -23,21 +23,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The nodes, by name, on which pods wait for room.
+/// The nominated nodes of pods, by name.
 pub(super) type Nominations = BTreeMap<PodKey, Box<str>>;
 
-/// How many nominations of a pod are remembered until the watch shows them. It shows one within a second, and a pod is not
-/// nominated more often than it is tried.
+/// Maximum number of nominations of a pod remembered until the watch shows them. It does so within a second, and a pod is
+/// nominated at most once per try.
 const MAX_NOMINATIONS_SENT: usize = 4;
 
 impl PendingPod {
-    /// The node that the API names for the pod, or will when it has taken what was sent; empty for none.
+    /// The nominated node in the API, now or after the pending writes; empty for none.
     fn told_destination(&self) -> &str {
         let sent = self.nominations_sent.last();
         sent.map_or(&self.object.status.nominated_node_name, |node| node)
     }
 
-    /// Whether a node that the API names was named by this scheduler. It, and what was sent before, was seen then.
+    /// Whether a nominated node in the API came from this scheduler. If so, it and earlier ones have been observed.
     fn is_own_nomination(&mut self, node: &str) -> bool {
         let sent = &mut self.nominations_sent;
         if sent.last().is_some_and(|last| **last == *node) {
@@ -52,20 +52,20 @@ impl PendingPod {
     }
 }
 
-/// A pod that was told to go and is not gone yet.
+/// A pod that was evicted and still exists.
 #[derive(Debug)]
 pub(super) struct Eviction {
     pub(super) by: PodKey,
     /// The profile of that pod.
     scheduler: String,
     victim: PodRef,
-    /// The node that it leaves.
+    /// Its node.
     node: Box<str>,
-    /// What to say about the victim.
+    /// The message about the victim.
     message: String,
 }
 
-/// The promises of room that matter to a pod.
+/// The nominations that matter to a pod.
 pub(super) fn nominated<'a>(
     nominations: &Nominations,
     pods: &'a FxHashMap<PodKey, PendingPod>,
@@ -92,7 +92,7 @@ pub(super) fn nominated<'a>(
 }
 
 impl Scheduler {
-    /// Tries to make room for a refused pod. Returns what is to be said about it, and who would refuse it even if others went.
+    /// Tries preemption for a refused pod. Returns its message, and which plugins would refuse it even without others.
     pub(super) fn make_room(
         &mut self,
         key: &PodKey,
@@ -100,7 +100,7 @@ impl Scheduler {
         now: Duration,
     ) -> (Option<String>, PluginSet) {
         if diagnosis.node_count == 0 {
-            // There is nobody to evict, and nothing to say about it.
+            // There are no victims, and nothing to report about it.
             self.withdraw(key, now);
             return (None, PluginSet::default());
         }
@@ -133,7 +133,7 @@ impl Scheduler {
         Some(preempt(&mut self.cluster, &question, diagnosis))
     }
 
-    /// Whether victims still leave the node on which room is made for a pod, and the node is of use when they are gone.
+    /// Whether victims are still terminating on the nominated node of a pod, and the node is useful without them.
     fn waits_for_victims(&self, key: &PodKey, diagnosis: &Diagnosis) -> bool {
         let Some(nominated) = self.nominations.get(key) else {
             return false;
@@ -162,7 +162,7 @@ impl Scheduler {
                 continue;
             };
             let footprint = &running.footprint;
-            // One that is on its way out, for whatever reason, need not be told again.
+            // A pod that is already terminating need not be evicted again.
             if footprint.terminating {
                 continue;
             }
@@ -189,7 +189,7 @@ impl Scheduler {
         self.withdraw_lesser(&node, priority, now);
     }
 
-    /// Pods of lower priority that waited for room on a node must look elsewhere: it goes to a more important one.
+    /// Withdraws nominations of lower priority on a node: its room goes to a more important pod.
     fn withdraw_lesser(&mut self, node: &str, priority: i32, now: Duration) {
         let lesser = |key: &PodKey| {
             let pod = self.pods.get(key);
@@ -202,13 +202,13 @@ impl Scheduler {
         }
     }
 
-    /// The pods that wait for room on a node.
+    /// The pods that are nominated to a node.
     fn nominated_to(&self, node: &str) -> impl Iterator<Item = PodKey> {
         let on_node = self.nominations.iter().filter(move |(_, found)| ***found == *node);
         on_node.map(|(key, _)| PodKey::clone(key))
     }
 
-    /// A node is gone: whoever waited for room there must look elsewhere.
+    /// A node was removed: pods nominated there must look elsewhere.
     pub(super) fn room_is_gone(&mut self, node: &str, now: Duration) {
         for key in self.nominated_to(node).collect::<Vec<_>>() {
             self.withdraw(&key, now);
@@ -216,15 +216,15 @@ impl Scheduler {
         }
     }
 
-    /// A node changed: whoever waits for room there may have to look elsewhere.
+    /// A node changed: pods nominated there may have to look elsewhere.
     pub(super) fn room_changed(&mut self, node: &str, now: Duration) {
         for key in self.nominated_to(node).collect::<Vec<_>>() {
             self.queue.wake(&key, now);
         }
     }
 
-    /// A pod left a node: whoever waits for room there, and for nobody else to leave, looks at what came of it. It may have been refused
-    /// for something else meanwhile, and room that it cannot use is others'.
+    /// A pod left a node: pods nominated there that wait for no other victim are tried. They may have been refused for another reason
+    /// meanwhile, and room that they cannot use goes to others.
     pub(super) fn room_was_made(&mut self, node: NodeId, now: Duration) {
         if self.nominations.is_empty() {
             return;
@@ -241,16 +241,16 @@ impl Scheduler {
         if self.nominations.get(&pod.key).is_some_and(|before| **before == *node) {
             return;
         }
-        // Room elsewhere is not wanted any more.
+        // Room elsewhere is no longer needed.
         self.give_up_room(&pod.key, now);
         self.nominations.insert(PodKey::clone(&pod.key), node.into());
         self.tell_nomination(pod, node);
     }
 
-    /// Tells the API the node on which room is made for a pod; empty for none.
+    /// Writes the nominated node of a pod to the API; empty for none.
     fn tell_nomination(&mut self, pod: PodRef, node: &str) {
         if let Some(known) = self.pods.get_mut(&pod.key) {
-            // What was sent long ago and not seen was lost.
+            // A nomination that was sent long ago and not observed was lost.
             let lost = (known.nominations_sent.len() + 1).saturating_sub(MAX_NOMINATIONS_SENT);
             known.nominations_sent.drain(..lost);
             known.nominations_sent.push(node.into());
@@ -259,7 +259,7 @@ impl Scheduler {
         self.effects.push(Effect::Nominate { pod, node });
     }
 
-    /// Tells the API where a pod is going, empty for nowhere, unless that was told.
+    /// Writes the destination of a pod to the API, empty for none, unless it is already written.
     pub(super) fn tell_destination(&mut self, key: &PodKey, node: &str) {
         if let Some(pod) = self.pods.get(key)
             && pod.told_destination() != node
@@ -269,7 +269,7 @@ impl Scheduler {
         }
     }
 
-    /// A pod waits for room no more, although it was not placed: others may have the room.
+    /// A pod no longer waits for room, although it was not scheduled: others may use the room.
     pub(super) fn withdraw(&mut self, key: &PodKey, now: Duration) {
         if !self.nominations.contains_key(key) {
             return;
@@ -281,7 +281,7 @@ impl Scheduler {
         self.give_up_room(key, now);
     }
 
-    /// A pod has a node: it wants no room any more, unless that is the room it was promised.
+    /// A pod has a node: it no longer needs room, unless that is its nominated node.
     pub(super) fn settle_room(&mut self, key: &PodKey, node: NodeId, now: Duration) {
         let promised = self.nominations.get(key);
         if promised.is_some_and(|promised| self.cluster.binder().node(promised) == Some(node)) {
@@ -291,7 +291,7 @@ impl Scheduler {
         }
     }
 
-    /// A pod does not want the room any more that it was promised: others may have it.
+    /// A pod no longer needs its nominated room: others may use it.
     pub(super) fn give_up_room(&mut self, key: &PodKey, now: Duration) {
         let node = self.nominations.remove(key);
         let node = node.and_then(|node| self.cluster.binder().node(&node));
@@ -302,16 +302,16 @@ impl Scheduler {
         }
     }
 
-    /// Takes over what the API says about the node that a pod waits for, so that a restart forgets no promise.
+    /// Restores the nominated node from the API, so that a restart loses no nomination.
     pub(super) fn restore_nomination(&mut self, key: &PodKey, node: &str) {
         if !node.is_empty() {
             self.nominations.insert(PodKey::clone(key), node.into());
         }
     }
 
-    /// Takes over that somebody else named another node for a pod that waits, or none any more.
+    /// Applies a nomination by another component for a waiting pod, or its removal.
     pub(super) fn follow_nomination(&mut self, key: &PodKey, node: &str, now: Duration) {
-        // A pod in its cycle has a node, or gets one by a decision that has begun.
+        // A pod in its cycle has a node, or gets one by a decision in progress.
         let in_cycle = self.queue.place(key) == Some(Place::InCycle);
         let Some(known) = self.pods.get_mut(key) else {
             return;
@@ -331,7 +331,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes over how an eviction went.
+    /// Applies the result of an eviction.
     pub(super) fn eviction_written(&mut self, id: super::WriteId, outcome: &WriteOutcome) {
         match outcome {
             WriteOutcome::Done { .. } => {
@@ -354,7 +354,7 @@ impl Scheduler {
         }
     }
 
-    /// A pod is gone, or another one has its name: nobody waits for it to go.
+    /// A pod is gone, or replaced by another one with its name: it is no longer awaited.
     pub(super) fn evicted(&mut self, key: &str, uid: Option<&str>) {
         self.evictions.retain(|_, eviction| {
             let same_name = *eviction.victim.key == *key;

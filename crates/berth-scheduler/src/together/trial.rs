@@ -1,4 +1,4 @@
-//! Pods on nodes for a while: put there, counted like running ones, and lifted again.
+//! Places pods on nodes temporarily: counted like running ones, and removed again.
 
 use super::Candidate;
 use crate::cluster::{AssumedPod, Cluster};
@@ -8,7 +8,7 @@ use berth_core::binder::{Assumption, NodeVolumes};
 use berth_core::nodes::NodeId;
 use std::cmp::Ordering;
 
-/// So many nodes are compared for a pod; of more, every so-manieth.
+/// Maximum number of nodes compared for a pod; of more, an evenly spaced sample.
 const MAX_COMPARED: usize = 64;
 
 /// The pods of a look, some of them on nodes.
@@ -18,10 +18,10 @@ pub(super) struct Trial<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) candidates: &'a [Candidate<'a>],
     places: Vec<Option<Place>>,
-    /// For each pod how many priorities are higher than its own.
+    /// For each pod the number of higher priorities.
     levels: Vec<usize>,
     level_count: usize,
-    /// How often nodes were looked for.
+    /// Number of searches for nodes.
     pub(super) tries: usize,
 }
 
@@ -38,16 +38,16 @@ struct Place {
 pub(super) struct Placed {
     pub(super) node: NodeId,
     pub(super) volumes: NodeVolumes,
-    /// What these volumes hold beyond what the claims ask for.
+    /// The capacity of these volumes beyond what the claims request.
     pub(super) waste: i64,
 }
 
-/// How good an assignment is: the more pods of high priority are placed, the better, then the less capacity is wasted.
+/// The value of an assignment: first more pods of high priority, then less wasted capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Value {
-    /// How many pods are placed, the highest priority first.
+    /// Number of pods placed, highest priority first.
     pub(super) by_level: Vec<usize>,
-    /// What volumes hold beyond what claims ask for.
+    /// The capacity of volumes beyond what claims request.
     pub(super) waste: i64,
 }
 
@@ -56,8 +56,8 @@ impl Value {
         self.by_level.iter().sum()
     }
 
-    /// Whether an assignment is better than the one that it began with: by more pods, or by less waste for the very same pods. Nobody has to
-    /// wait for a pod that came later only because that one wastes less.
+    /// Whether an assignment is better than the initial one: by more pods, or by less waste for exactly the same pods. No pod has to wait
+    /// for a later one only because that one wastes less.
     pub(super) fn is_better(&self, nodes: &[Option<NodeId>], start: &Self, start_nodes: &[Option<NodeId>]) -> bool {
         let mut pods = nodes.iter().zip(start_nodes);
         let mut same_pods = || pods.all(|(now, before)| now.is_some() == before.is_some());
@@ -129,7 +129,7 @@ impl<'a> Trial<'a> {
         value
     }
 
-    /// Puts a pod on a node. `false` if that cannot be after all.
+    /// Places a pod on a node. Returns `false` if that is not possible after all.
     pub(super) fn put(&mut self, index: usize, option: Placed) -> bool {
         let Ok(assumption) = self.cluster.assume_volumes(option.node, &option.volumes) else {
             return false;
@@ -143,7 +143,7 @@ impl<'a> Trial<'a> {
         true
     }
 
-    /// Takes a pod off its node.
+    /// Removes a pod from its node.
     pub(super) fn lift(&mut self, index: usize) -> Option<Placed> {
         let place = self.places[index].take()?;
         self.cluster.forget(place.pod);
@@ -151,14 +151,14 @@ impl<'a> Trial<'a> {
         Some(place.option)
     }
 
-    /// Takes all pods off their nodes.
+    /// Removes all pods from their nodes.
     pub(super) fn lift_all(&mut self) {
         for index in (0..self.places.len()).rev() {
             self.lift(index);
         }
     }
 
-    /// Puts a pod where a decision would: on the node that is wished for it, or where it does best.
+    /// Places a pod as a decision would: on its preferred node, or the best one.
     fn decide(&mut self, index: usize, wish: Option<NodeId>) -> bool {
         self.tries += 1;
         let candidate = &self.candidates[index];
@@ -172,8 +172,8 @@ impl<'a> Trial<'a> {
         self.put(index, Placed { node, volumes, waste })
     }
 
-    /// Decides about all pods anew, as the scheduler would that is given these wishes. Pods without a wish have their turn after those of their
-    /// priority that have one. Returns the order.
+    /// Decides about all pods again, as the scheduler would with these preferences. Pods without one have their turn after those of their
+    /// priority with one. Returns the order.
     pub(super) fn replay(&mut self, wishes: &[Option<NodeId>]) -> Vec<usize> {
         self.lift_all();
         let priority = |index: &usize| self.candidates[*index].priority();
@@ -184,7 +184,7 @@ impl<'a> Trial<'a> {
         for index in &order {
             self.decide(*index, wishes[*index]);
         }
-        // A pod that is to be near another one, or not too far from the others, may fit now: it is woken when they are placed.
+        // A pod with affinity to another one, or spread constraints, may fit now: it is woken when they are placed.
         let mut wakes = true;
         while wakes {
             wakes = false;
@@ -204,7 +204,7 @@ impl<'a> Trial<'a> {
         pod.footprint.terms.is_some() || pod_topology_spread::has_constraints(self.cluster, pod, profile, action)
     }
 
-    /// The nodes that take a pod now, with its volumes there.
+    /// The nodes that currently fit a pod, with its volumes there.
     pub(super) fn options(&mut self, index: usize) -> Vec<Placed> {
         self.tries += 1;
         let Candidate {

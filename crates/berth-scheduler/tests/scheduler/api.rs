@@ -1,11 +1,11 @@
-//! The cluster in memory as a scheduler sees it: changes that were not delivered yet, and what its writes do there.
+//! The cluster in memory as a scheduler sees it: undelivered changes, and the results of its writes.
 
 use berth_core::api::{Kind, Object};
 use berth_scheduler::scheduler::{Effect, WriteOutcome};
 use berth_testing::{Cluster, Fault, Manifest};
 use serde_json::Value;
 
-/// A change that was not yet delivered: the object, or that it is gone.
+/// An undelivered change: the object, or its deletion.
 pub(crate) type Change = (Kind, String, Option<Value>);
 
 #[derive(Clone, Default)]
@@ -41,12 +41,12 @@ impl Api {
         self.change(|cluster| cluster.edit(kind.name(), name, change));
     }
 
-    /// Somebody deletes an object that something holds: a pod that runs, a claim that is protected.
+    /// A user deletes an object that is kept: a running pod, a protected claim.
     pub(crate) fn start_deletion(&mut self, kind: Kind, name: &str) {
         self.change(|cluster| cluster.delete(kind.name(), name));
     }
 
-    /// Somebody deletes an object, and whoever held it lets go.
+    /// A user deletes an object, and nothing keeps it.
     pub(crate) fn delete(&mut self, kind: Kind, name: &str) {
         self.change(|cluster| cluster.remove(kind.name(), name));
     }
@@ -84,10 +84,10 @@ impl Api {
         self.text(Kind::PersistentVolumeClaim, claim, "/spec/volumeName")
     }
 
-    /// Carries out what the scheduler wants, as its executors do. The outcome is that of a write.
+    /// Carries out the scheduler's effects like its executors. The result is that of a write.
     pub(crate) fn apply(&mut self, effect: &Effect, fault: Fault) -> Option<WriteOutcome> {
         let effects = effect.lower(self.cluster.now());
-        // The answer that gets lost is that of all requests together.
+        // The lost response is that of all requests together.
         let befallen = if fault == Fault::AnswerLost { effects.len() } else { 1 };
         let mut number = 0;
         let befalls = |_: &_| {

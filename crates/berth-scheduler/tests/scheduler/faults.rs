@@ -1,4 +1,4 @@
-//! Writes that fail, others who interfere, and restarts: nothing assumed is left over, and nothing is bound twice.
+//! Failing writes, interference by others, and restarts: no assumption is left over, and nothing is bound twice.
 
 use crate::api::Api;
 use crate::world::World;
@@ -10,7 +10,7 @@ use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteId, Wr
 use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
-/// A pod with one claim for an existing volume and one for which a volume is made: three writes.
+/// A pod with one claim for an existing volume and one to provision: three writes.
 fn mixed() -> World {
     World::of([
         node("n1"),
@@ -116,7 +116,7 @@ fn the_scheduler_restarts_between_any_two_writes() {
     }
 }
 
-/// Just before the volume is reserved, somebody else takes it.
+/// Just before the volume is reserved, another writer takes it.
 fn stolen(more: impl IntoIterator<Item = Value>) -> World {
     let mut world = World::of([
         node("n1"),
@@ -149,7 +149,7 @@ fn stolen(more: impl IntoIterator<Item = Value>) -> World {
 }
 
 impl World {
-    /// One decision and its writes, while the watch is behind.
+    /// One decision and its writes, while the watch lags behind.
     fn step_once(&mut self) {
         let changes = std::mem::take(&mut self.api.changes);
         self.scheduler.step(self.now);
@@ -203,7 +203,7 @@ fn interrupted(why: &str, happens: impl FnOnce(&mut Api)) -> World {
     world
 }
 
-/// The volume controller goes on, and the pod gets its node and volumes after all.
+/// The volume controller continues, and the pod gets its node and volumes after all.
 #[track_caller]
 fn assert_done_with_a_controller(mut world: World) {
     world.controller = true;
@@ -264,7 +264,7 @@ fn a_reference_to_the_claim_is_cleared_in_the_middle() {
     assert_done(&world);
 }
 
-/// Somebody annotates the claim for which a volume is to be made.
+/// A user annotates the claim that is being provisioned.
 fn annotate(api: &mut Api, annotations: Value) {
     api.edit(CLAIM, "default/new", |claim| {
         claim["metadata"]["annotations"] = annotations;
@@ -285,7 +285,7 @@ fn the_selected_node_is_changed_in_the_middle() {
     let why = "selected-node of claim \"new\" was changed";
     let mut world = interrupted(why, |api| annotate(api, json!({names::SELECTED_NODE: "n2"})));
     world.advance(2);
-    // The volume is on one node and the other claim is promised to another, until its provisioner gives that up.
+    // The volume is on one node and the other claim is assigned to another, until its provisioner gives that up.
     world.assert_waits(
         "default/db",
         "2 node(s) didn't find available persistent volumes to bind",
@@ -364,7 +364,7 @@ fn each_profile_reports_under_its_own_name() {
     );
 }
 
-/// The room and the volume of a pod that is not placed after all go to the next one.
+/// The room and the volume of a pod that is not scheduled after all go to the next one.
 fn given_back(end: impl FnOnce(&mut World)) {
     let mut world = World::of([node("n1"), local_class(), volume("pv1", "local", 10).on("n1")]);
     world.controller = false;
@@ -420,7 +420,7 @@ fn a_deleted_pod_wakes_those_who_could_use_its_room() {
     world.check();
 }
 
-/// Two pods use one claim; the binding of the first, which was to write for both, fails, and the first pod goes.
+/// Two pods use one claim; the binding of the first, which was to write for both, fails, and the first pod is deleted.
 #[test]
 fn a_pod_does_not_wait_for_a_write_that_another_one_failed_to_make() {
     let mut world = World::of([
@@ -444,7 +444,7 @@ fn a_pod_does_not_wait_for_a_write_that_another_one_failed_to_make() {
     world.check();
 }
 
-/// The chosen node goes while a write is under way, and another one comes in its place.
+/// The chosen node is removed while a write is in flight, and another one replaces it.
 #[test]
 fn a_pod_is_not_bound_to_a_node_that_was_not_chosen() {
     let mut world = World::of([
@@ -514,7 +514,7 @@ fn a_binding_that_fails_waits_for_the_answers_to_its_other_writes() {
     world.assert_waits("default/db", "conflict");
 }
 
-/// A reservation can be lost to another writer; a volume that is being made cannot be taken back.
+/// Another writer can win a reservation; provisioning cannot be undone.
 #[test]
 fn nodes_are_selected_when_the_volumes_are_reserved() {
     let mut world = mixed();
@@ -541,7 +541,7 @@ fn a_node_that_goes_while_volumes_are_reserved_is_not_selected() {
     world.scheduler.step(world.now);
     let writes = sent(&mut world);
     world.scheduler.remove(Kind::Node, "", "n1", world.now);
-    // Another node takes the place of the one that is gone.
+    // Another node replaces the removed one.
     world.create([node("n3")]);
     world.deliver();
     let done = WriteOutcome::Done { version: 100 };
@@ -578,7 +578,7 @@ fn a_claim_that_takes_the_place_of_a_deleted_one_is_left_alone() {
         ),
         "{effects:?}"
     );
-    // While the volume is being reserved, another claim takes the place of the one that has none yet.
+    // While the volume is being reserved, another claim replaces the one that has none yet.
     world.api.delete(Kind::PersistentVolumeClaim, "default/made");
     world.create([claim("somebody-elses", "fast", 5)]);
     world.deliver();
@@ -597,5 +597,5 @@ fn a_claim_that_takes_the_place_of_a_deleted_one_is_left_alone() {
     world.assert_waits("default/db", "not found");
 }
 
-/// Where a claim says for which node its volume is to be made.
+/// The claim's annotation with the node to provision for.
 const SELECTED: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";

@@ -1,4 +1,4 @@
-//! A scheduler with the API that it lives on, the others who write there, and faults.
+//! A scheduler with its API, the other writers there, and faults.
 
 use crate::api::{Api, decoded};
 use berth_core::api::{Kind, Object};
@@ -12,25 +12,25 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Which fault befalls a write, given how many came before it.
+/// The fault of a write, given the number of previous ones.
 type Faults = Box<dyn FnMut(usize, &Write) -> Fault>;
 
 pub(crate) struct World {
     pub(crate) api: Api,
     pub(crate) scheduler: Scheduler,
-    /// Whether the scheduler holds volumes until all of them are there.
+    /// Whether the scheduler holds volumes until all of them exist.
     holds: bool,
     pub(crate) now: Duration,
-    /// Whether somebody completes bindings, and somebody makes volumes.
+    /// Whether bindings are completed and volumes provisioned.
     pub(crate) controller: bool,
     /// Whether evicted pods stop at once.
     pub(crate) kubelet: bool,
-    /// Whether changes are seen before the answers to the writes that made them.
+    /// Whether changes are observed before the responses to the writes that made them.
     pub(crate) watch_first: bool,
-    /// Kinds whose watches stand still: what happens to their objects is seen later.
+    /// Kinds whose watches are paused: changes of their objects are observed later.
     pub(crate) late: Vec<Kind>,
     pub(crate) fault: Faults,
-    /// How many writes may still be sent: then the scheduler is stopped.
+    /// How many more writes may be sent: then the scheduler is stopped.
     pub(crate) writes_left: usize,
     pub(crate) writes: Vec<Write>,
     /// Conditions: pod and reason.
@@ -40,7 +40,7 @@ pub(crate) struct World {
 }
 
 fn scheduler(hold_volumes: bool) -> Scheduler {
-    // Stories about claims that are not there need no time to pass before the refusal.
+    // Stories about missing claims need no delay before the refusal.
     let mut settings = Settings {
         hold_volumes,
         ..Settings::default()
@@ -75,7 +75,7 @@ impl World {
         world
     }
 
-    /// A world whose scheduler holds volumes until all of them are there.
+    /// A world whose scheduler holds volumes until all of them exist.
     pub(crate) fn holding(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut world = Self::of(objects);
         world.holds = true;
@@ -87,7 +87,7 @@ impl World {
         objects.into_iter().for_each(|object| self.api.put(object));
     }
 
-    /// Creates an object unless there is one of its name.
+    /// Creates an object unless one with its name exists.
     pub(crate) fn create_if_absent(&mut self, object: &Value) {
         let (kind, name) = named(object);
         if self.api.get(kind, &name).is_none() {
@@ -95,13 +95,13 @@ impl World {
         }
     }
 
-    /// Deletes the object of this one's name, if there is one.
+    /// Deletes the object with this one's name, if there is one.
     pub(crate) fn delete(&mut self, object: &Value) {
         let (kind, name) = named(object);
         self.api.delete(kind, &name);
     }
 
-    /// Changes the object of this one's name, if there is one and it is of this kind.
+    /// Changes the object with this one's name, if there is one and it is of this kind.
     pub(crate) fn edit_if(&mut self, only: Kind, object: &Value, change: impl FnOnce(&mut Value)) {
         let (kind, name) = named(object);
         if kind == only && self.api.get(kind, &name).is_some() {
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// These faults befall the next writes.
+    /// These faults apply to the next writes.
     pub(crate) fn meet(&mut self, faults: Vec<Fault>) {
         let from = self.writes.len();
         self.fault = Box::new(move |number, _| {
@@ -118,7 +118,7 @@ impl World {
         });
     }
 
-    /// Pods that have no node, before and after a restart: a scheduler that starts now finds nothing to do that this one left undone.
+    /// Pods without a node, before and after a restart: a new scheduler finds nothing that this one left undone.
     pub(crate) fn waiting_before_and_after_a_restart(&mut self) -> [Vec<String>; 2] {
         let waiting = |world: &Self| {
             let pods = world
@@ -133,7 +133,7 @@ impl World {
         [before, waiting(self)]
     }
 
-    /// The scheduler sees what changed.
+    /// The scheduler observes what changed.
     pub(crate) fn deliver(&mut self) {
         for (kind, name, value) in std::mem::take(&mut self.api.changes) {
             if self.late.contains(&kind) {
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Lets everybody act until nothing happens any more.
+    /// Lets all components act until nothing happens any more.
     pub(crate) fn settle(&mut self) {
         for _ in 0..1000 {
             self.deliver();
@@ -171,7 +171,7 @@ impl World {
         panic!("the scheduler goes on and on");
     }
 
-    /// The scheduler sees everything once, and acts while its watches stand still.
+    /// The scheduler observes everything once, and acts while its watches are paused.
     pub(crate) fn settle_but_for_watches(&mut self) {
         self.deliver();
         while self.scheduler.step(self.now) {
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Lets some time pass, then everything settle.
+    /// Lets some time pass, then settles everything.
     pub(crate) fn advance(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         self.scheduler.tick(self.now);
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// The volume controller completes bindings, the provisioner makes volumes, and the kubelet stops evicted pods.
+    /// The volume controller completes bindings, the provisioner creates volumes, and the kubelet stops evicted pods.
     pub(crate) fn others_act(&mut self) {
         if self.kubelet {
             let pods = self.api.all(Kind::Pod);
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// Claims whose volume is gone, or is another one's, are lost.
+    /// Claims whose volume is gone, or belongs to another claim, are lost.
     fn lose_claims(&mut self) {
         let claims = self.api.all(Kind::PersistentVolumeClaim);
         let lost = claims.filter(|(name, claim)| {
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// The scheduler is gone with all that it knew, and another one starts from what the API says.
+    /// The scheduler is gone with its state, and another one starts from the API.
     pub(crate) fn restart(&mut self) {
         self.scheduler = scheduler(self.holds);
         self.api.changes.clear();
@@ -317,7 +317,7 @@ impl World {
         self.scheduler.message(pod).unwrap_or_default()
     }
 
-    /// A sleeping pod that fits on a node where nobody else was promised room, if there is one, and that node.
+    /// A sleeping pod that fits on a node without nominations for others, if there is one, and that node.
     pub(crate) fn oversleeper(&self) -> Option<(String, String)> {
         let mut cluster = self.scheduler.cluster().clone();
         let pods = || self.api.all(Kind::Pod);
@@ -340,7 +340,7 @@ impl World {
         None
     }
 
-    /// What the scheduler takes for granted is what the API says, and nothing is held twice.
+    /// The scheduler's assumptions match the API, and nothing is held twice.
     #[track_caller]
     pub(crate) fn check(&self) {
         let cluster = self.scheduler.cluster();

@@ -1,8 +1,7 @@
-//! The form of a `KubeSchedulerConfiguration` of version `v1`, field by field.
+//! The structure of a `KubeSchedulerConfiguration` of version `v1`, field by field.
 //!
-//! Every field that kube-scheduler knows is listed, so that a file made for it is accepted and a misspelt field is not.
-//! Fields that have no bearing on decisions (profiling, connections) are read and kept for the commands that
-//! need them, or passed over there.
+//! Every field of kube-scheduler is listed, so that its files are accepted and a misspelt field is not. Fields that do
+//! not affect decisions (profiling, connections) are read and kept for the commands that need them, or ignored there.
 
 use berth_core::api::{NodeAffinity, TopologySpreadConstraint};
 use serde::Deserialize;
@@ -32,7 +31,7 @@ pub(super) struct File {
     pub(super) together: Option<Together>,
 }
 
-/// How pods that wait are looked at together: kube-scheduler knows no such field.
+/// How pending pods are considered together: kube-scheduler has no such field.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Together {

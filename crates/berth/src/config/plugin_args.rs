@@ -60,7 +60,7 @@ impl Reader {
         }
     }
 
-    /// The arguments without what they say of themselves.
+    /// The arguments without kind and API version.
     fn bare_args(&self, at: &str, plugin: &str, args: Value) -> Result<Value, ConfigError> {
         let mut fields = match args {
             Value::Null => serde_json::Map::new(),
@@ -169,7 +169,7 @@ impl Reader {
         Ok(weights)
     }
 
-    /// Added affinity must be as sound as a pod's own.
+    /// Added affinity is validated like a pod's own.
     fn check_affinity(&self, at: &str, added: &Value) -> Result<(), ConfigError> {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"},
                          "spec": {"affinity": {"nodeAffinity": added}}});

@@ -1,4 +1,4 @@
-//! What is asked: the cluster as the files have it, and the pod.
+//! The question: the cluster from the files, and the pod.
 
 use super::evidence::Evidence;
 use super::{ExplainError, World, layout};
@@ -16,12 +16,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// How many near matches are named for a pod that is not there.
+/// Maximum number of similar names listed for a missing pod.
 const NEAR_MATCHES: usize = 3;
-/// How alike names must be to be named, from 0 to 1.
+/// Minimum similarity of names, from 0 to 1.
 const NEAR_ENOUGH: f64 = 0.75;
 
-/// The pod that is asked about, as the arguments name it.
+/// The pod in question, as specified in the arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AskedPod {
     namespace: Option<String>,
@@ -35,12 +35,12 @@ pub(super) struct PodName {
     pub(super) name: String,
 }
 
-/// What is asked about.
+/// The subject of the question.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A pod.
     Pod(AskedPod),
-    /// All pods that wait; those of one namespace if one is named.
+    /// All waiting pods; only those of one namespace if specified.
     Waiting,
     /// The pods of a workload, by its kind.
     Workload(&'static str, String),
@@ -53,7 +53,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// Takes what kubectl takes: `KIND/NAME`, `KIND NAME`, or the name of a pod. Nothing means all that wait.
+    /// Accepts what kubectl accepts: `KIND/NAME`, `KIND NAME`, or the name of a pod. Nothing means all waiting pods.
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, ExplainError> {
         let words: Vec<&str> = args.target.iter().flat_map(|word| word.split('/')).collect();
         if args.pod.is_none() && words.is_empty() {
@@ -82,7 +82,7 @@ impl Asked {
 }
 
 impl AskedPod {
-    /// Takes `--pod [NAMESPACE/]NAME`, or what kubectl takes: `pod/NAME`, `pod NAME` or `NAME`.
+    /// Accepts `--pod [NAMESPACE/]NAME`, or what kubectl accepts: `pod/NAME`, `pod NAME` or `NAME`.
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, ExplainError> {
         if let Some(pod) = &args.pod {
             let (namespace, name) = match pod.split_once('/') {
@@ -108,7 +108,7 @@ impl AskedPod {
         })
     }
 
-    /// The pod's full name, in this namespace unless it names one itself.
+    /// The pod's full name, in this namespace unless it specifies one.
     pub(super) fn in_namespace(self, namespace: &str) -> PodName {
         PodName {
             namespace: self.namespace.unwrap_or_else(|| namespace.to_owned()),
@@ -117,7 +117,7 @@ impl AskedPod {
     }
 }
 
-/// A cluster as it was read, and the pod that is asked about.
+/// A cluster that was read, and the pod in question.
 pub(super) struct Question {
     pub(super) world: World,
     pub(super) pod: api::Pod,
@@ -125,7 +125,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Reads the input, and sets the pod apart from the rest.
+    /// Reads the input, and separates the pod from the rest.
     pub(super) fn read(
         pod: &PodName,
         sources: &[Source],
@@ -161,7 +161,7 @@ impl Question {
 
 /// An input that was read.
 pub(super) struct Reading {
-    /// All of it but the pod that was to be set apart.
+    /// Everything except the separated pod.
     pub(super) world: World,
     /// That pod.
     found: Option<api::Pod>,
@@ -170,7 +170,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads the input, and sets a pod apart from the rest, if one is named.
+    /// Reads the input, and separates a pod from the rest, if specified.
     pub(super) fn read(
         apart: Option<&PodName>,
         sources: &[Source],
@@ -193,7 +193,7 @@ impl Reading {
             }
             Object::Pod(pod) => {
                 classes.learn(&pod);
-                // Its class may stand further down.
+                // Its priority class may follow later.
                 if pod.spec.priority.is_none() {
                     unranked.push(pod);
                 } else {
@@ -214,7 +214,7 @@ impl Reading {
         world.evidence = evidence;
         let surroundings = Surroundings { classes, others };
         for pod in unranked {
-            // What is asked is not about a pod that no API server would have taken; it has the least priority.
+            // The question is not about a pod that an API server would refuse; it gets the lowest priority.
             let admitted = surroundings.admit(&pod).ok().flatten();
             world.upsert(Object::Pod(admitted.map_or(pod, Box::new)));
         }
@@ -228,7 +228,7 @@ impl Reading {
     }
 }
 
-/// What an API server would look at before it lets a pod in.
+/// What an API server reads when it admits a pod.
 struct Surroundings {
     classes: Classes,
     others: Others,
@@ -273,7 +273,7 @@ impl Lookup for Surroundings {
     }
 }
 
-/// Limit ranges and runtime classes of the input, and the pods that no API server has seen, as they were written.
+/// Limit ranges and runtime classes of the input, and the pods that no API server has admitted, unmodified.
 #[derive(Default)]
 struct Others {
     objects: Vec<Value>,
@@ -281,7 +281,7 @@ struct Others {
 }
 
 impl Others {
-    /// Takes an object in. `false` if decisions read it too.
+    /// Adds an object. Returns `false` if decisions read it too.
     fn take(&mut self, object: &Value) -> bool {
         let kind = object["kind"].as_str().unwrap_or_default();
         if kind == pod::KIND.name {
@@ -306,7 +306,8 @@ impl Others {
     }
 }
 
-/// The priority classes of the input. A pod from an API server has its priority; one from a manifest only names the class.
+/// The priority classes of the input. A pod from an API server has its priority; one from a manifest only refers to the
+/// class.
 #[derive(Default)]
 struct Classes {
     by_name: BTreeMap<String, Value>,
@@ -337,7 +338,7 @@ impl Classes {
     }
 }
 
-/// Pods whose names are like the one that is not there.
+/// Pods with names similar to the missing one.
 fn near_matches(namespace: &str, name: &str, pods: &[String]) -> String {
     if pods.is_empty() {
         return "it contains no pods".to_owned();
@@ -371,7 +372,7 @@ fn near_matches(namespace: &str, name: &str, pods: &[String]) -> String {
     }
 }
 
-/// A pod that runs is explained as if it were to be placed again.
+/// A running pod is explained as if it were to be scheduled again.
 pub(super) fn as_if_new(pod: &mut api::Pod) -> Option<String> {
     let runs = !matches!(pod.status.phase.as_str(), "" | "Pending");
     if !runs || pod.spec.node_name.is_empty() {

@@ -1,4 +1,4 @@
-//! Turns documents and List items into objects, and keeps account of what is skipped, broken or twice there.
+//! Converts documents and List items to objects, and tracks skipped, invalid and duplicate ones.
 
 use super::fields::UnknownFields;
 use super::head::Head;
@@ -14,10 +14,10 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// How many problems are reported one by one. Past that, the reader needs to see the pattern, not the rest.
+/// Maximum number of problems reported. Beyond that, the reader needs the pattern, not the rest.
 const PROBLEMS_MAX: usize = 20;
 
-/// How many objects are read between two looks at the clock.
+/// Number of objects between two checks of the clock.
 const PROGRESS_EVERY: usize = 1000;
 
 /// The identity of an object within a cluster.
@@ -28,37 +28,37 @@ struct Identity {
     name: Box<str>,
 }
 
-/// Who is given what was read.
+/// The receiver of the objects.
 pub(super) enum Sink<'a> {
     /// Decoded objects of the kinds that decisions read.
     Objects(&'a mut dyn FnMut(Object)),
-    /// Objects as they were written, of those kinds (checked) and of the workloads that make pods.
+    /// Unmodified objects, of those kinds (validated) and of the workloads that create pods.
     Values(&'a mut dyn FnMut(Value)),
 }
 
-/// The namespace of objects that name none, unless another one is asked for.
+/// The default namespace, unless another one is requested.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 pub(super) struct Gather<'a> {
     sink: Sink<'a>,
     progress: &'a mut dyn Progress,
-    /// Of objects that name none.
+    /// The namespace of objects that set none.
     namespace: &'a str,
-    /// Hand on objects of other kinds too.
+    /// Also deliver objects of other kinds.
     keeps_others: bool,
-    /// Takes objects of kinds that decisions do not read.
+    /// Receives objects of kinds that decisions do not read.
     besides: Option<&'a mut dyn FnMut(&Value) -> bool>,
     /// Complete objects as an API server would.
     completes: bool,
-    /// Objects may be parts that go on top of whole ones.
+    /// Objects may be partial, to be merged into complete ones.
     allows_parts: bool,
     /// Look for fields that Kubernetes does not have.
     pub(super) checks_fields: bool,
     unknown_fields: UnknownFields,
     places: HashMap<Identity, Place>,
-    /// Drivers, and what is reported for them elsewhere.
+    /// Drivers and their separate capacity reports.
     reported: Reported,
-    /// Items of the list at hand that do not say what they are, until the list has said it.
+    /// Items of the current list without a kind, until the kind of the list is known.
     untyped: Vec<(Place, Value)>,
     summary: Summary,
     problems: Vec<Problem>,
@@ -141,38 +141,38 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Takes the news that something could not be read.
+    /// Records that something could not be read.
     pub(super) fn gap(&mut self, gap: &str) {
         self.summary.gaps.add(gap);
     }
 
-    /// Takes the news when the cluster was like this.
+    /// Records the time of the cluster state.
     pub(super) fn taken_at(&mut self, time: Timestamp) {
         self.summary.taken_at = self.summary.taken_at.max(Some(time));
     }
 
-    /// Takes what the comments at the top of a text say.
+    /// Reads the comments at the top of a text.
     pub(super) fn comments(&mut self, text: &str) {
         let head = Head::of(text);
         head.gaps.iter().for_each(|gap| self.summary.gaps.add(*gap));
         self.summary.taken_at = self.summary.taken_at.max(head.taken_at);
     }
 
-    /// Takes the news that the document at hand is broken from here on.
+    /// Records that the current document is invalid from here on.
     pub(super) fn broken_document(&mut self, problem: Problem) {
         // Items that wait for the kind of their list have lost it.
         self.untyped.clear();
         self.problem(problem);
     }
 
-    /// Takes a document that is not a List with a sequence of items. An empty one is passed over.
+    /// Handles a document that is not a List with a sequence of items. An empty one is skipped.
     pub(super) fn document(&mut self, place: &Place, value: Value) {
         if !value.is_null() {
             self.object(place.clone(), value);
         }
     }
 
-    /// Takes an item of the list at hand.
+    /// Handles an item of the current list.
     pub(super) fn item(&mut self, place: Place, value: Value) {
         if is_untyped(&value) {
             self.untyped.push((place, value));
@@ -181,7 +181,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Takes the end of the list at hand, with what it says besides its items.
+    /// Handles the end of the current list, with its other fields.
     pub(super) fn end_of_list(&mut self, place: &Place, list: &Value) {
         let text = |key: &str| list.get(key).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
@@ -200,7 +200,7 @@ impl<'a> Gather<'a> {
                     self.object(place, item);
                 }
             }
-            // Not a list of objects but an object of some kind with a field of that name.
+            // Not a list of objects but an object with a field of that name.
             None if !kind.is_empty() && !api_version.is_empty() => {
                 if !untyped.is_empty() {
                     self.object(place.clone(), list.clone());
@@ -219,7 +219,7 @@ impl<'a> Gather<'a> {
         if is_list(&value)
             && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
         {
-            // The items of an outer list that wait for its kind are not this list's.
+            // The items of an outer list that wait for its kind do not belong to this list.
             let waiting = std::mem::take(&mut self.untyped);
             for (item, value) in (1..).zip(items) {
                 self.item(place.item(item, place.line), value);
@@ -237,7 +237,7 @@ impl<'a> Gather<'a> {
         }
         if self.completes {
             let completed = admission::apply_defaults(&mut value);
-            // There is no controller that would look at a new volume first.
+            // There is no controller to process a new volume first.
             if completed.is_some_and(|kind| kind.name == persistent_volume::KIND.name) {
                 persistent_volume::settle(&mut value);
             }
@@ -275,9 +275,9 @@ impl<'a> Gather<'a> {
                 Some(error) => self.problem(Problem::Object { place, error, hint: "" }),
             },
             (Ok(None), Some(raw)) if is_workload || admission::reads(&kind) => self.accept_other(place, kind, raw),
-            // Whether it lives in a namespace is for the server to say.
+            // Whether it is namespaced is up to the server.
             (Ok(None), Some(raw)) if self.keeps_others => self.hand_on(raw, ""),
-            // What `berth snapshot` writes for simulations is nobody's mistake where decisions are asked for.
+            // What `berth snapshot` writes for simulations is not a mistake where only decisions are made.
             (Ok(None), None) if is_workload || kind == "ControllerRevision" => {}
             (Ok(None), _) => *self.summary.skipped.entry(kind).or_default() += 1,
             (Err(error), _) => {
@@ -290,7 +290,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Takes an object of a kind that decisions do not read: one that makes pods, or that new pods get something from.
+    /// Handles an object that decisions do not read: one that creates pods, or that affects new pods.
     fn accept_other(&mut self, place: Place, kind: String, mut value: Value) {
         let namespace = if is_namespaced(&kind) { DEFAULT_NAMESPACE } else { "" };
         name_namespace(&mut value, namespace);
@@ -306,7 +306,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Whether an object is there for the first time; if not, that is a problem.
+    /// Whether an object is not a duplicate; a duplicate is a problem.
     fn is_first(&mut self, identity: Identity, kind: &str, name: String, place: Place) -> bool {
         match self.places.entry(identity) {
             Entry::Occupied(first) => {
@@ -326,7 +326,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Takes what is reported for a driver. One that cannot be read is set aside, as the scheduler does it.
+    /// Handles the capacity report of a driver. An unreadable one is set aside, as in the scheduler.
     fn report(&mut self, report: Value) {
         if matches!(self.sink, Sink::Values(_)) {
             return self.hand_on(report, "");
@@ -337,7 +337,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Gives an object on as it was written, but for the namespace that it did not say.
+    /// Delivers an unmodified object, except for a missing namespace.
     fn hand_on(&mut self, mut value: Value, namespace: &str) {
         if let Sink::Values(sink) = &mut self.sink {
             name_namespace(&mut value, namespace);
@@ -390,7 +390,7 @@ pub(crate) fn in_some_namespace(object: &Value) -> Value {
     object
 }
 
-/// Puts an object into a namespace if it names none.
+/// Sets the namespace of an object that has none.
 fn name_namespace(value: &mut Value, namespace: &str) {
     let Some(Value::Object(metadata)) = value.get_mut("metadata") else {
         return;
@@ -410,7 +410,7 @@ fn is_list(value: &Value) -> bool {
     kind.ends_with("List") && value.get("items").is_some_and(Value::is_array)
 }
 
-/// Whether a kind is that of a list that may hold objects which decisions read.
+/// Whether a kind is that of a list that may contain objects for decisions.
 fn is_list_of_ours(kind: &str) -> bool {
     kind.strip_suffix("List")
         .is_some_and(|item| item.is_empty() || Kind::ALL.iter().any(|kind| kind.name() == item))
@@ -425,7 +425,7 @@ fn full_name(value: &Value) -> String {
     }
 }
 
-/// What is wrong with the name of an object, or with that of its namespace.
+/// What is wrong with the name of an object, or of its namespace.
 fn name_problem(object: &Object) -> Option<DecodeError> {
     let metadata = object.metadata();
     let is_word = |word: &str, length| {
@@ -451,7 +451,7 @@ fn name_problem(object: &Object) -> Option<DecodeError> {
     None
 }
 
-/// What to do about a problem whose cause is not plain from its words.
+/// What to do about a problem whose cause is not obvious.
 fn hint(problem: &str) -> &'static str {
     if !problem.contains("expected a string") {
         ""

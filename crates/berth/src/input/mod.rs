@@ -1,9 +1,8 @@
 //! Reads a cluster from files: YAML with any number of documents, JSON, Lists, directories, standard input.
 //!
-//! What comes out are checked objects of the kinds that decisions read, each exactly once, in the order of
-//! the input (but CSI drivers, which wait for what is reported for them, last) and one at a time, so that a caller who keeps only a
-//! compact model never holds the whole input as objects. Everything else is either counted (kinds that decisions do not read) or an error that names its
-//! place. This module knows nothing of clusters or decisions.
+//! The output is validated objects of the kinds that decisions read, each exactly once, in the order of the input (except CSI drivers, which wait for
+//! their capacity reports and come last) and one at a time, so that a caller with a compact model never holds the whole input as objects. Everything
+//! else is either counted (kinds that decisions do not read) or an error with its location. This module does not depend on clusters or decisions.
 
 mod fields;
 mod gaps;
@@ -30,24 +29,24 @@ use std::sync::Arc;
 
 pub(crate) use yaml::value_of;
 
-/// Something to read from.
+/// A source to read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `-`
     StandardInput,
-    /// A file, or a directory with all its `.yaml`, `.yml` and `.json` files, also in directories
-    /// further down. Names that begin with a dot are passed over.
+    /// A file, or a directory with all its `.yaml`, `.yml` and `.json` files, recursively. Names that start with a dot
+    /// are skipped.
     Path(PathBuf),
-    /// A text that is already at hand.
+    /// A text in memory.
     Text {
-        /// What to call it in errors.
+        /// Its name in errors.
         name: Arc<str>,
         /// The text.
         bytes: Vec<u8>,
     },
-    /// Something that should be there and could not be read: there is nothing to read, but it is told of.
+    /// Something that could not be read: there is no content, but it is reported.
     Gap(String),
-    /// When the cluster of the other sources was as they say.
+    /// The time of the cluster state in the other sources.
     TakenAt(Timestamp),
 }
 
@@ -64,20 +63,20 @@ impl From<&std::ffi::OsStr> for Source {
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many objects were handed on.
+    /// Number of objects delivered.
     pub objects: usize,
-    /// How many objects were of kinds that decisions do not read, by kind.
+    /// Number of objects of kinds that decisions do not read, by kind.
     pub skipped: BTreeMap<String, usize>,
-    /// What the reader should know of the objects, each a line.
+    /// Warnings about the objects, one line each.
     pub warnings: Vec<String>,
-    /// What should be there and could not be read.
+    /// What could not be read.
     pub gaps: Gaps,
-    /// When the cluster was like this. Files other than snapshots do not say.
+    /// The time of the cluster state. Only snapshots contain it.
     pub taken_at: Option<Timestamp>,
 }
 
 impl Summary {
-    /// Adds what is to be told of another reading. Its objects are not counted: they have been read again since.
+    /// Adds the remarks of another summary. Its objects are not counted: they have been read again since.
     pub fn add(&mut self, other: Self) {
         for (kind, count) in other.skipped {
             *self.skipped.entry(kind).or_default() += count;
@@ -89,7 +88,7 @@ impl Summary {
 }
 
 impl fmt::Display for Summary {
-    /// What was skipped, as one line, and before it the warnings; nothing if there is nothing to say.
+    /// The warnings, then what was skipped as one line; empty if there is nothing to report.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total: usize = self.skipped.values().sum();
         let warnings: Vec<String> = self.warnings.iter().map(|warning| one_line(warning)).collect();
@@ -115,9 +114,9 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Is told how far a long task has got.
+/// Receives the progress of a long task.
 pub trait Progress {
-    /// So many were done, as in "read 5000 objects".
+    /// The number of completed items, as in "read 5000 objects".
     fn step(&mut self, verb: &str, count: usize, what: &str);
     /// The task is over.
     fn done(&mut self);
@@ -132,14 +131,13 @@ impl Progress for NoProgress {
     fn done(&mut self) {}
 }
 
-/// Reads all sources and hands each object to `sink`, completed as an API server would.
+/// Reads all sources and passes each object to `sink`, completed as an API server would.
 ///
-/// The sink may have got objects when an error is found after them: whoever gets an error must not use
-/// what the sink has made of them.
+/// The sink may have received objects before an error is found: after an error, discard what the sink built from them.
 ///
 /// # Errors
-/// If a source cannot be read, is neither YAML nor JSON, holds an object that is broken, or one that is
-/// already there. All such problems are gathered, not just the first.
+/// If a source cannot be read, is neither YAML nor JSON, or contains an invalid or duplicate object. All such problems
+/// are collected, not only the first.
 pub fn read(
     sources: &[Source],
     standard_input: &mut dyn Read,
@@ -150,10 +148,11 @@ pub fn read(
     read_into(sources, standard_input, gather)
 }
 
-/// Reads all sources like [`read`], and shows every object of another kind to `besides` first, which says whether it takes it.
+/// Reads all sources like [`read`], and first passes every object of another kind to `besides`, which returns whether
+/// it accepts it.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn read_with(
     sources: &[Source],
     standard_input: &mut dyn Read,
@@ -165,11 +164,11 @@ pub fn read_with(
     read_into(sources, standard_input, gather.showing(besides))
 }
 
-/// Reads all sources and hands each object to `sink` as it was written: checked objects of the kinds that decisions
-/// read, and the workloads that make pods.
+/// Reads all sources and passes each object to `sink` unmodified: validated objects of the kinds that decisions read,
+/// and the workloads that create pods.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn read_values(
     sources: &[Source],
     standard_input: &mut dyn Read,
@@ -179,10 +178,10 @@ pub fn read_values(
     read_values_in("default", sources, standard_input, progress, sink)
 }
 
-/// [`read_values`] with a namespace for objects that name none.
+/// [`read_values`] with a namespace for objects that set none.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn read_values_in(
     namespace: &str,
     sources: &[Source],
@@ -194,10 +193,11 @@ pub fn read_values_in(
     read_into(sources, standard_input, gather)
 }
 
-/// [`read_values_in`] for objects that may be parts, to be laid over whole ones: workloads are not checked before that is done.
+/// [`read_values_in`] for partial objects that will be merged into complete ones: workloads are validated only after
+/// that.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn read_parts_in(
     namespace: &str,
     sources: &[Source],
@@ -211,10 +211,10 @@ pub fn read_parts_in(
     read_into(sources, standard_input, gather)
 }
 
-/// Reads all sources like [`read_values`], and objects of all other kinds beside: for a server that keeps them.
+/// Reads all sources like [`read_values`], including objects of all other kinds: for a server that stores them.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn read_all_values(
     sources: &[Source],
     standard_input: &mut dyn Read,
@@ -227,7 +227,7 @@ pub fn read_all_values(
 
 fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gather<'_>) -> Result<Summary, ReadError> {
     for source in sources {
-        // A text at hand was read before, or comes from an API server.
+        // A text in memory was read before, or comes from an API server.
         gather.checks_fields = !matches!(source, Source::Text { .. });
         match source {
             Source::StandardInput => {
@@ -245,10 +245,10 @@ fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gath
     gather.finish()
 }
 
-/// Reads one text of YAML documents or JSON: for tests and other callers that hold the text.
+/// Reads one text of YAML documents or JSON: for tests and other callers that have the text.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn read_text(name: &str, text: &str, sink: &mut dyn FnMut(Object)) -> Result<Summary, ReadError> {
     let mut progress = NoProgress;
     let mut gather = Gather::new(Sink::Objects(sink), &mut progress);
@@ -256,11 +256,11 @@ pub fn read_text(name: &str, text: &str, sink: &mut dyn FnMut(Object)) -> Result
     gather.finish()
 }
 
-/// What a file can hold, as far as its name tells.
+/// The format of a file, by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Json,
-    /// YAML, of which JSON is nearly a part.
+    /// YAML, of which JSON is nearly a subset.
     Either,
 }
 
@@ -282,7 +282,7 @@ fn file(path: &Path, gather: &mut Gather<'_>) {
     contents(display(path), format, std::fs::read(path), gather);
 }
 
-/// Reads a file that was found in a directory. A pipe that the user names is waited for; this one was not named.
+/// Reads a file that was found in a directory. A pipe is read only if the user specifies it directly.
 fn regular_file(path: &Path, gather: &mut Gather<'_>) {
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => file(path, gather),
@@ -307,8 +307,8 @@ fn directory(path: &Path, gather: &mut Gather<'_>) {
     }
 }
 
-/// Lists the files of a directory and of those in it, by name. Links to directories are not followed, so
-/// that there is no way round in circles.
+/// Lists the files of a directory and its subdirectories, by name. Links to directories are not followed, so there are
+/// no cycles.
 fn files_below(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (path.to_owned(), error);
     let mut entries = std::fs::read_dir(path)
@@ -344,8 +344,8 @@ fn contents(file: Arc<str>, format: Format, read: io::Result<Vec<u8>>, gather: &
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     gather.comments(text);
-    // What begins with a brace is mostly JSON; if it is not, it may still be YAML in flow style, or JSON
-    // documents with `---` between them, which is YAML too.
+    // A text that starts with a brace is usually JSON; otherwise it may be YAML in flow style, or JSON documents
+    // separated by `---`, which is YAML too.
     if format == Format::Json || text.trim_start().starts_with(['{', '[']) {
         match json::split(text) {
             Ok(documents) => return json::read(&file, text, &documents, gather),

@@ -1,6 +1,6 @@
-//! Why pods are refused and what events tell: codes and wordings from the code, meaning and cure from here.
+//! Why pods are refused and what events mean: codes and wordings from the code, meaning and remedy from here.
 //!
-//! Whoever adds a reason adds a line here; the tests name what is missing.
+//! A new reason needs a line here; the tests list what is missing.
 
 use berth::explain::cause::Cause;
 use berth_core::reason::VolumeReason;
@@ -410,7 +410,7 @@ const EVENTS: &[EventLine] = &[
     ),
 ];
 
-/// Codes and wordings as the code has them.
+/// Codes and wordings from the code.
 fn coded() -> Vec<(String, String)> {
     let of_volumes = VolumeReason::samples();
     let of_volumes = of_volumes
@@ -422,9 +422,9 @@ fn coded() -> Vec<(String, String)> {
     of_volumes.chain(of_nodes).collect()
 }
 
-/// Who tells of which event, as the code has it.
+/// The events of each component, from the code.
 fn told() -> Vec<(&'static str, String)> {
-    // The scheduler's stand as texts where they are reported.
+    // Those of the scheduler are literals where they are reported.
     let scheduler = ["Scheduled", "FailedScheduling", "Preempted"];
     let scheduler = scheduler.iter().map(|reason| (SCHEDULER, (*reason).to_owned()));
     let controller = berth_controller::Reason::ALL.iter();
@@ -477,7 +477,7 @@ fn nothing_is_explained_that_there_is_not() {
     assert_eq!((coded.len(), told.len()), (REFUSALS.len(), EVENTS.len()));
 }
 
-/// The causes about one sort of thing, such as `Claim`.
+/// The causes of one kind of object, for example `Claim`.
 pub(crate) fn causes(about: &str) -> String {
     let mut out = "| code | what it means | what to do |\n|---|---|---|\n".to_owned();
     let mut known = Cause::TABLE

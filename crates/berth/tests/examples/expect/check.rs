@@ -1,4 +1,4 @@
-//! Compares expectations with the objects at the end.
+//! Compares expectations with the final objects.
 
 use super::{Outcome, Pattern, Place, Reach, Spread};
 use berth_cluster::simulation::zone_of as zone_label;
@@ -6,12 +6,12 @@ use berth_cluster::{View, agent, field, status};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Something that was reported about an object.
+/// An event about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Happened {
     /// Kind of the object.
     pub kind: String,
-    /// Namespace of the object, empty for objects of the cluster.
+    /// Namespace of the object, empty for cluster-scoped objects.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
@@ -21,10 +21,10 @@ pub(crate) struct Happened {
     pub message: String,
 }
 
-/// Compares one expectation with what is there.
+/// Compares one expectation with the objects.
 ///
 /// # Errors
-/// What is there instead, as a sentence.
+/// Returns what was found instead, as a sentence.
 pub(crate) fn check(outcome: &Outcome, view: &dyn View, events: &[Happened]) -> Result<(), String> {
     match outcome {
         Outcome::PodOn(pods, places) => every(view, "Pod", pods, |pod| pod_on(view, pod, places)),
@@ -110,7 +110,7 @@ fn zone_of(view: &dyn View, node: &str) -> String {
     node.map(|node| zone_label(node).to_owned()).unwrap_or_default()
 }
 
-/// Why a pod has no node, in the scheduler's words.
+/// Why a pod has no node, as worded by the scheduler.
 fn reason_of(pod: &Value) -> &str {
     status::find(pod, "PodScheduled").map_or("", |condition| field::text(condition, "/message"))
 }
