@@ -1,10 +1,10 @@
 # syntax=docker/dockerfile:1
-# An image that holds one static binary and its licences, and nothing else: no shell, no libraries, no files to write to.
-# e2e/image/run takes target and command from here, builds the binary in the same way, and runs it alone.
+# An image with one static binary and its licences, and nothing else: no shell, no libraries, no writable files.
+# e2e/image/run reads target and command from here, builds the binary in the same way, and runs it alone.
 #
 #   docker build -t registry.example.com/berth:0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
 
-# The version that rust-toolchain.toml names; a test compares them.
+# The version in rust-toolchain.toml; a test compares them.
 FROM rust:1.95.0-slim-bookworm AS build
 # ring compiles some C and assembly; musl-tools has the compiler for a static C library.
 RUN apt-get update \
@@ -13,14 +13,14 @@ RUN apt-get update \
  && rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
-# Names of functions are for profiles; a static image is for running.
+# Function names are for profiling; a static image is for running.
 ENV CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --package berth --target "$(uname -m)-unknown-linux-musl" \
  && cp "target/$(uname -m)-unknown-linux-musl/release/berth" /berth \
  && deploy/notices "$(uname -m)-unknown-linux-musl" >/THIRD-PARTY-NOTICES
-# Under these names it is the component of Kubernetes that it replaces: manifests that name the program need not change.
+# Under these names it acts as the Kubernetes component that it replaces: manifests with the program name need not change.
 RUN mkdir -p /names/usr/local/bin \
  && ln -s /berth /names/csi-provisioner \
  && ln -s /berth /names/usr/local/bin/kube-scheduler
@@ -35,11 +35,11 @@ LABEL org.opencontainers.image.title="berth" \
 COPY --from=build /berth /THIRD-PARTY-NOTICES /
 COPY LICENSE /LICENSE
 COPY --from=build /names/ /
-# By number, so that the kubelet can tell that it is not root.
+# By number, so that the kubelet can verify that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/berth"]
 
-# In the place of the external-provisioner's image, with the arguments of its container: docker build --target csi-provisioner.
+# Replaces the external-provisioner's image, with the arguments of its container: docker build --target csi-provisioner.
 # Sockets of drivers belong to root.
 FROM berth AS csi-provisioner
 USER 0:0

@@ -5,7 +5,7 @@
 //!             ┌──────────┐                        ┌─────────────────────────┐
 //!             ▼          │      bind              │                         ▼
 //!   new ──▶ Pending ─────┴───────────────────▶ Bound ◀──────────────────── Lost
-//!                                                     the volume is back
+//!                                                     the volume is recreated
 //! ```
 //!
 //! A claim is `Completed` once the annotation is set; from then on it never moves to another volume.

@@ -1,10 +1,10 @@
 //! The volume's half of the state machine.
 //!
 //! ```text
-//!            no claim, or reserved by name        the claim names it
+//!            no claim, or reserved by name        the claim refers to it
 //!   new ──▶ Available ◀──────────────────────┬─────────────────────▶ Bound
 //!               ▲                            │                         │
-//!               │ the claim went elsewhere   │                         │ the claim is gone
+//!               │ bound to another volume    │                         │ the claim is gone
 //!               └────────────────────────────┴───────────────────── Released ──▶ deleted, or Failed
 //! ```
 

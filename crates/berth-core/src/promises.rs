@@ -4,7 +4,7 @@
 //! promised since is subtracted:
 //!
 //! ```text
-//!   node selected ──▶ asked ──volume is there──▶ made ──reports have become so much lower──▶ settled
+//!   node selected ──▶ asked ──volume exists────▶ made ──reports have dropped by as much────▶ settled
 //!                       │                          │
 //!                       ▼                          ▼
 //!      selection cleared, claim gone       volume gone, or older than a report can be

@@ -26,7 +26,7 @@ struct Known {
 /// unseen.answered(pod.clone(), "u-1");
 /// assert_eq!(unseen.question(&pod), None);
 ///
-/// // The watch of pods had to list again, and has not shown this one.
+/// // The pod watch had to list again, and has not shown this one.
 /// assert_eq!(unseen.listed("Pod"), [pod.clone()]);
 /// let gone = Fact::Gone { key: pod.clone(), uid: "u-1".to_owned() };
 /// assert_eq!(unseen.question(&pod), Some(Effect::Confirm(gone)));

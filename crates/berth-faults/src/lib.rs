@@ -8,7 +8,7 @@
 //! One thread, no runtime, no clock: a seed always gives the same story. A failing story is shrunk to a few steps.
 //!
 //! ```text
-//!   story ──▶ ┌───────────┐ ──watches (late, cut, doubled)──▶ processes ──▶ jobs
+//!   story ──▶ ┌───────────┐ ──watches (late, cut, twice)────▶ processes ──▶ jobs
 //!   (steps)   │ simulator │ ◀──requests (lost, refused, late)───────────────┘
 //!             └───────────┘ ──▶ world (objects, logs), driver ──▶ invariants
 //! ```

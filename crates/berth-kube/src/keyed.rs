@@ -3,7 +3,7 @@
 //! ```text
 //!   watches ──▶ inbox ──▶ ┌────────────┐ ──effects──▶ workers ──▶ API server
 //!                         │ reconciler │
-//!   resync, delays ─────▶ │ (the state)│ ◀──answers── workers
+//!   resync, delays ─────▶ │ (the state)│ ◀─responses─ workers
 //!                         └────────────┘
 //! ```
 //!

@@ -5,7 +5,7 @@
 //!   claim ─ step ─┼── Act(effects) ◄── node gone or without driver: clear selected-node
 //!                 └── Ask(attempt) ──► backend ──► answer::conclude ──► actions
 //!                        ▲                              │ in doubt: the record stays on the claim
-//!                        └──────────────────────────────┘ and the very same is asked again
+//!                        └──────────────────────────────┘ and the same request is repeated
 //! ```
 //!
 //! Pure: the same objects always give the same decision. A step may be run at any time and any number of times. It

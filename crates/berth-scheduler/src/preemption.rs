@@ -1,7 +1,7 @@
 //! Preemption: which pods of lower priority would have to be evicted so that a pod fits.
 //!
 //! ```text
-//!   refused nodes ──eviction could help──▶ dry run: lift all lesser pods ──fits──▶ reprieve all that can stay
+//!   refused nodes ──eviction could help──▶ dry run: remove all lesser pods ─fits─▶ reprieve all that can stay
 //!                                                                                        │
 //!                                     the best node by kube-scheduler's rules ◀──victims─┘
 //! ```

@@ -116,7 +116,7 @@ fn default_constraints_spread_the_pods_of_a_service() {
         outcome_with(&profile, cluster, pod, &mut Scratch::new(0))
     };
     let pod = web("web-1", &json!({}));
-    // Until there is a service, nobody knows which pods belong together.
+    // Without a service, it is unknown which pods belong together.
     assert_eq!(place(&mut cluster, "DoNotSchedule", &pod), Ok("nowhere".to_owned()));
     cluster.upsert(&service);
     // One zone alone is even, and a node without one is in none.

@@ -8,7 +8,7 @@
 //! ```text
 //!   bound ──▶ refused (Failed)            mode `refuse`
 //!     │
-//!     ├─────▶ waits: a claim is not bound, a volume is not for this node, a Secret or ConfigMap is not there
+//!     ├─────▶ waits: a claim is not bound, a volume is not for this node, a Secret or ConfigMap is missing
 //!     ▼
 //!   Running ──▶ Succeeded or Failed       Job pods, and those with `berth.dev/run-seconds`
 //!     │  ▲

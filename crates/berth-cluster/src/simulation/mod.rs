@@ -5,7 +5,7 @@
 //! to the next moment at which something is due. The same objects and the same seed give the same outcome.
 //!
 //! ```text
-//!   changed objects ──▶ every component takes them in
+//!   changed objects ──▶ delivered to every component
 //!          ▲                        │ effects
 //!          └───── MemoryCluster ◀───┘        nothing changed? on to the next moment
 //! ```

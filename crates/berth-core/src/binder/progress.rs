@@ -1,9 +1,9 @@
 //! Carries out a decision: what to write and in which order, when it is done, and what invalidates it.
 //!
 //! ```text
-//!   assume ──▶ writes: volumes reserved ──all taken──▶ writes: nodes selected ──all taken──▶ progress: waiting ──▶ bound
+//!   assume ──▶ writes: volumes reserved ──accepted───▶ writes: nodes selected ──accepted───▶ progress: waiting ──▶ bound
 //!                 │                                       │                                       │    ready ▲
-//!                 └────────── refused, or something gone or changed: revert, and decide again ─────┘
+//!                 └────────── refused, or an object gone or changed: revert, and decide again ─────┘
 //! ```
 //!
 //! Objects that are [held](VolumeBinder::hold) are ready when all volumes exist, and bound only after the caller has committed the

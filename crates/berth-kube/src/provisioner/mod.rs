@@ -3,7 +3,7 @@
 //! ```text
 //!   watches ──▶ ┌────────────────────┐ ──attempts──▶ workers ──▶ backend (CSI driver or built in)
 //!               │ loop for keyed work │                 │
-//!   delays ───▶ │  (claims, volumes)  │ ◀──answers──────┴──────▶ API server
+//!   delays ───▶ │  (claims, volumes)  │ ◀──responses────┴──────▶ API server
 //!               └────────────────────┘
 //! ```
 //!

@@ -336,7 +336,7 @@ impl Ledger {
             self.incoming("active", cause, woken);
         }
         let refused = counts.unschedulable - before.unschedulable;
-        // Whoever fits nowhere has room looked for.
+        // Preemption is tried for every pod that fits nowhere.
         self.metrics.preemptions.inc_by(refused);
         let mut victims = 0;
         for effect in effects {
@@ -414,7 +414,7 @@ impl Ledger {
         self.metrics.incoming.get_or_create(&labels).inc_by(count);
     }
 
-    /// Counts the pods that fit nowhere by who refused them. They are looked at one by one, so not after each decision.
+    /// Counts the pods that fit nowhere by the plugins that refused them. This walks them one by one, so not after each decision.
     pub(super) fn count_refused(&self, scheduler: &Scheduler, profiles: &BTreeMap<String, Profile>) {
         let mut counts: BTreeMap<(&str, &'static str), i64> = BTreeMap::new();
         for (profile, plugins) in scheduler.refused_pods() {

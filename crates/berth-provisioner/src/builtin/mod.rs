@@ -8,12 +8,12 @@
 //!
 //! | parameter | meaning |
 //! |---|---|
-//! | `replication-type: regional-pd` | of `kubernetes.io/gce-pd`: two zones instead of one |
-//! | `berth.dev/capacity: 100Gi` | so much room in each segment (zone, node or rack) |
-//! | `berth.dev/capacity.SEGMENT: 50Gi` | so much in this one; of several labels: the values in the order of the keys, with `/` between |
-//! | `berth.dev/pool: NAME` | classes of one pool share their room; default is the class's name |
-//! | `berth.dev/topology-keys: A,B` | of the rack provisioner: the labels that tell racks apart |
-//! | `berth.dev/path: DIR` | of the local provisioner: where volumes are on the node |
+//! | `replication-type: regional-pd` | for `kubernetes.io/gce-pd`: two zones instead of one |
+//! | `berth.dev/capacity: 100Gi` | capacity of each segment (zone, node or rack) |
+//! | `berth.dev/capacity.SEGMENT: 50Gi` | capacity of this segment; for several labels: the values in the order of the keys, separated by `/` |
+//! | `berth.dev/pool: NAME` | classes of one pool share their capacity; defaults to the class's name |
+//! | `berth.dev/topology-keys: A,B` | for the rack provisioner: the labels that identify racks |
+//! | `berth.dev/path: DIR` | for the local provisioner: the path of volumes on the node |
 
 mod layout;
 

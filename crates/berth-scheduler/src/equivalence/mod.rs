@@ -1,11 +1,11 @@
 //! Equivalent pods share their verdicts: which nodes fit, and their scores.
 //!
 //! ```text
-//!   pod ──traits──▶ class ──▶ verdicts by node ◀──mended── nodes touched by pods and node objects
+//!   pod ──traits──▶ class ──▶ verdicts by node ◀─updated── nodes with changed pods or node objects
 //!                               │      ▲                   nodes on which claims of the class find other volumes
-//!                               │      └──────built anew── drivers, resources and images of the cluster
+//!                               │      └────────rebuilt─── drivers, resources and images of the cluster
 //!                               ▼
-//!              narrowed and scored further by the plugins that look at other nodes
+//!              narrowed and scored further by the plugins that consider other nodes
 //! ```
 //!
 //! Verdicts of plugins that depend only on the pod's traits and on one node are cached. The other plugins depend on

@@ -5,7 +5,7 @@
 //!                │                      │  ▲ │                             │
 //!                │      all volumes held▼  │ │                             │
 //!                │                   committing                            │
-//!                └─────────────── failed, timed out, something gone ───────┘
+//!                └─────────────── failed, timed out, object deleted ───────┘
 //!                                         ▼
 //!                          what was not written is reverted; the pod waits
 //! ```

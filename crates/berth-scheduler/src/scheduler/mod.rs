@@ -134,7 +134,7 @@ pub struct Counts {
 /// use std::time::Duration;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut scheduler = Scheduler::new(Settings::default(), 1);
-/// // Time is a parameter: so long since the scheduler was made.
+/// // Time is a parameter: the time since the scheduler was created.
 /// let now = Duration::from_secs(1);
 ///
 /// // Watched objects go in, in any order.
@@ -147,7 +147,7 @@ pub struct Counts {
 ///     object.iter().for_each(|object| scheduler.upsert(object, now));
 /// }
 ///
-/// // Each step decides about one pod. Effects come out: to be carried out by whoever runs the scheduler.
+/// // Each step decides about one pod. The caller carries out the resulting effects.
 /// while scheduler.step(now) {}
 /// let mut bound = Vec::new();
 /// for effect in scheduler.take_effects() {
@@ -156,7 +156,7 @@ pub struct Counts {
 ///             if let Write::BindPod { pod, node } = &write {
 ///                 bound.push(format!("{} to {node}", pod.key));
 ///             }
-///             // The outcome of a write goes back in; it may bring further effects.
+///             // The result of a write is reported back; it may produce further effects.
 ///             scheduler.written(id, &WriteOutcome::Done { version: 2 }, now);
 ///         }
 ///         Effect::Condition { .. } | Effect::Nominate { .. } | Effect::Event { .. } => {}
@@ -164,7 +164,7 @@ pub struct Counts {
 /// }
 /// assert_eq!(bound, ["default/web to n1"]);
 ///
-/// // Then wait for objects, for answers, or until this time, and call `tick` and `step` again.
+/// // Then wait for objects, for responses, or until this time, and call `tick` and `step` again.
 /// assert_eq!(scheduler.next_wakeup(), None);
 /// # Ok(())
 /// # }

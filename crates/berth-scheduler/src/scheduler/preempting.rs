@@ -1,11 +1,11 @@
 //! Preemption for refused pods: evictions in progress, and nominated nodes.
 //!
 //! ```text
-//!   refused ──victims found──▶ nominated ──victims gone, woken──▶ placed on its node, or decided anew
+//!   refused ──victims found──▶ nominated ──victims gone, woken──▶ placed on its node, or decided again
 //!                                  │
-//!                                  ├── its eviction failed: tried again after its backoff
-//!                                  ├── the node is gone, or no use whoever leaves it: room is made elsewhere
-//!                                  └── nothing helps any more, or a more important pod wants the room: not nominated
+//!                                  ├── its eviction failed: retried after its backoff
+//!                                  ├── the node is gone, or useless whatever leaves it: room is made elsewhere
+//!                                  └── nothing helps any more, or a more important pod needs the room: not nominated
 //! ```
 
 use super::{Effect, Outcome, PendingPod, PodRef, Scheduler, Write, WriteOutcome};

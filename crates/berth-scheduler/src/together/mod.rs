@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   one by one ──all fit──▶ nothing to plan
-//!       │ somebody does not
+//!       │ some do not
 //!       ▼
 //!   upper bound ──reached──▶ optimal
 //!       │ not reached               (bound)

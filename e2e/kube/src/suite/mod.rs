@@ -65,7 +65,7 @@ pub(crate) struct SuiteArgs {
     load: Load,
 }
 
-/// What is under way when things break.
+/// The load when things break.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Load {
     /// How many pods with a local claim each are being placed when things break.

@@ -7,8 +7,8 @@
 //! expectation := "pod" OBJECT "on" place { "|" place }
 //!              | "pod" OBJECT "pending" [ ":" TEXT ]       no node; TEXT is part of the reason
 //!              | "pod" OBJECT "waiting" [ ":" TEXT ]       has a node but does not run; TEXT is part of the reason
-//!              | "pod" OBJECT "gone"                       was there, and is deleted
-//!              | COUNT "pods" OBJECT "on" spread           so many pods of this name (with "*")
+//!              | "pod" OBJECT "gone"                       existed, and is deleted
+//!              | COUNT "pods" OBJECT "on" spread           this many pods with this name (with "*")
 //!              | "claim" OBJECT "bound" [ "to" NAME { "|" NAME } ]
 //!              | "claim" OBJECT "pending"
 //!              | "claim" OBJECT "reachable from" ( COUNT "zones" | NAME { "&" NAME } )
@@ -16,7 +16,7 @@
 //!              | "event" KIND OBJECT REASON [ ":" TEXT ]
 //! place       := NAME | "node in" ZONE | "node with" KEY "=" VALUE | "any node"
 //! spread      := "distinct nodes" | "distinct zones" | "one node" | "one zone"
-//! OBJECT      := NAMESPACE "/" NAME; a "*" at the end of the name stands for any ending
+//! OBJECT      := NAMESPACE "/" NAME; a "*" at the end of the name matches any suffix
 //! ```
 
 mod check;
