@@ -55,7 +55,7 @@ impl Backoff {
         delay.saturating_add((delay / 4).mul_f64(chance.clamp(0.0, 1.0)))
     }
 
-    /// The same delays with a lower upper bound.
+    /// Limits the delays to at most this.
     #[must_use]
     pub fn at_most(self, max: Duration) -> Self {
         let max = self.max.min(max);

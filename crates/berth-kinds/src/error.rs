@@ -166,7 +166,7 @@ impl FieldError {
         Self::new(field, Problem::TooMany, Some(count.to_string()), detail)
     }
 
-    /// The same error for another field.
+    /// This error for another field.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = field.into();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// is due by one clock is due by the other, even if the machine's clock is set or the runtime's clock is paused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
-    /// The same moment by both clocks.
+    /// One moment by both clocks.
     begun: Option<(Instant, Timestamp)>,
 }
 

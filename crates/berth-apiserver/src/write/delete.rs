@@ -59,7 +59,7 @@ impl DeleteOptions {
                 Some(seconds) => Some(seconds),
                 None => parameters.number("gracePeriodSeconds")?,
             }
-            // A negative grace period means immediately, as in Kubernetes.
+            // A negative grace period counts as one second, as in Kubernetes.
             .map(|seconds| if seconds < 0 { 1 } else { seconds }),
             propagation,
             uid: precondition("uid"),

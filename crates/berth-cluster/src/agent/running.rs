@@ -252,7 +252,7 @@ pub(super) fn ends_at(pod: &Value, started: Timestamp) -> Option<Timestamp> {
     Some(field::after(started, seconds))
 }
 
-/// Containers that are restarted on failure eventually succeed; that is not simulated.
+/// Containers that are restarted on failure eventually succeed; failures before that are not simulated.
 fn exit_code(pod: &Value) -> i64 {
     if field::text(pod, "/spec/restartPolicy") == "OnFailure" {
         return 0;

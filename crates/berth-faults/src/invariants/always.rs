@@ -14,8 +14,8 @@ use berth_core::quantity::Quantity;
 use berth_scheduler::scheduler::{Effect, Write};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The same write to the same object by the same process, this often within [`STORM_MILLIS`], is a storm, unless users
-/// cause it.
+/// A process that makes the same write to the same object this often within [`STORM_MILLIS`] causes a storm, unless
+/// users are the reason.
 const STORM: usize = 24;
 /// How many of them each user action in that time may cause.
 const WRITES_PER_ACTION: usize = 6;
