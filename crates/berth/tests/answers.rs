@@ -101,6 +101,27 @@ fn lease(name: &str, renewed: &str) -> String {
 
 const NOW: &str = "2026-01-01T00:12:00.000000Z";
 
+/// Nodes that lack the same are one way out of it, however many they are.
+#[test]
+fn advice_for_thousands_of_nodes_is_one_sentence() {
+    let disks = |at: usize| -> String {
+        let (node, name) = (format!("n{at}"), |disk: char| format!("pv-{at}-{disk}"));
+        [name('a'), name('b')]
+            .iter()
+            .map(|name| volume(name, &node, 10, "Available", ""))
+            .collect()
+    };
+    let nodes: String = (0..4000).map(|at| node(&format!("n{at}"), "") + &disks(at)).collect();
+    let claims = ["a", "b", "c"];
+    let wanted: String = claims.iter().map(|name| claim(name, "local", 5, "", "")).collect();
+    let report = asked(&(nodes + &class("local", LOCAL) + &wanted + &target(&claims, "", "", "")));
+    let table = table(&report);
+    assert!(!table.contains("not checked"), "{table}");
+    let (_, help) = table.split_once("What would help\n").expect("there is advice");
+    assert_eq!(help.matches("  - ").count(), 1, "{help}");
+    assert!(help.contains("n0, n1, n10 and 3997 more: add storage"), "{help}");
+}
+
 #[test]
 fn nobody_serves_the_scheduler_that_the_pod_names() {
     let ghost = target(&[], "", "  schedulerName: ghost", "");

@@ -1,4 +1,5 @@
-//! What a node offers to a claim and what is missing, for explanations. Not for the hot path: it walks all volumes.
+//! What a node offers to a claim and what is missing, for explanations. Not for the hot path: it walks all free volumes that
+//! the node can reach.
 
 use super::VolumeBinder;
 use super::provision::PoolKeys;
@@ -12,9 +13,7 @@ use crate::symbols::Symbol;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimSurvey {
-    /// Free volumes of the claim's class in the whole cluster.
-    pub free_in_cluster: usize,
-    /// Those that the node can reach.
+    /// Free volumes of the claim's class that the node can reach.
     pub reachable: usize,
     /// The largest of those that the node can reach.
     pub largest_reachable: Option<i64>,
@@ -62,7 +61,6 @@ impl VolumeBinder {
         let class_name = claim.class.unwrap_or(Symbol::EMPTY);
         let mut survey = ClaimSurvey::default();
         if let Some(free) = self.free.get(&class_name) {
-            survey.free_in_cluster = free.all().count();
             (survey.elsewhere, survey.full) = free.withheld(self.places(), node);
             for volume in free.reachable(self.places(), node, None) {
                 survey.reachable += 1;

@@ -12,8 +12,8 @@ use berth_core::quantity::Bytes;
 use berth_core::symbols::Symbol;
 use std::collections::HashMap;
 
-/// Maximum number of volumes walked in all surveys of one claim. A survey walks the free volumes of the class, so that
-/// few nodes are surveyed in a cluster with a million volumes, and all nodes in a small one.
+/// Maximum number of volumes walked in all surveys of one claim. A survey walks the free volumes that a node can reach:
+/// few if they are local, so that all nodes are surveyed, and many if a zone shares them.
 const SURVEYED_VOLUMES_MAX: usize = 20_000_000;
 /// Minimum similarity of a suggested name, from 0 to 1.
 const NEAR_ENOUGH: f64 = 0.85;
@@ -127,14 +127,13 @@ fn state(world: &World, claim: &Claim, code: Cause, nodes: &[NodeId]) -> ClaimSt
             }
         }
         Cause::ClaimDelayed => {
-            let asked = &nodes[..nodes.len().min(affordable(binder))];
-            let offers = offers(world, claim, asked);
+            let (offers, surveyed) = offers(world, claim, nodes);
             let is_short = offers.iter().any(|offer| !offer.suffices);
             ClaimState::Delayed {
                 selected_node,
                 offers,
                 volumes: if is_short { unfit() } else { Vec::new() },
-                nodes_not_asked: nodes.len() - asked.len(),
+                nodes_not_asked: nodes.len() - surveyed,
             }
         }
         Cause::ClaimLost => ClaimState::Lost {
@@ -151,11 +150,6 @@ fn state(world: &World, claim: &Claim, code: Cause, nodes: &[NodeId]) -> ClaimSt
             },
         },
     }
-}
-
-/// How many nodes can be surveyed for a claim in time.
-fn affordable(binder: &VolumeBinder) -> usize {
-    (SURVEYED_VOLUMES_MAX / (binder.volume_count() + 1)).max(SURVEYED_NODES_MIN)
 }
 
 fn missing(world: &World, namespace: &str, reference: &PodClaim) -> ClaimReport {
@@ -249,10 +243,8 @@ fn summary(world: &World, claim: &Claim, cause: Cause) -> String {
         }
         Cause::ClaimBound | Cause::ClaimOutOfReach => return bound_summary(binder, claim),
         Cause::ClaimWaitsForVolume => format!("waits to be bound to volume {volume}"),
-        Cause::ClaimNoDefaultClass => "names no class, and there is no default StorageClass".to_owned(),
-        Cause::ClaimWithoutClass => {
-            "names no class, and waits for the volume controller to find it a volume".to_owned()
-        }
+        Cause::ClaimNoDefaultClass => "sets no class, and there is no default StorageClass".to_owned(),
+        Cause::ClaimWithoutClass => "sets no class, and waits for the volume controller to find it a volume".to_owned(),
         Cause::ClaimClassUnknown => {
             let why = not_read("storageclasses");
             format!("storageclasses are not in the input ({why}), so its class is not known")
@@ -332,14 +324,24 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
     format!("{} {class}{demands}", Bytes(shape.request))
 }
 
-/// What the nodes offer, grouped by offer. The closest to the request come first; sufficient ones, which are not an
-/// obstacle, last.
-fn offers(world: &World, claim: &Claim, nodes: &[NodeId]) -> Vec<Offer> {
+/// What the nodes offer, grouped by offer, and how many nodes were surveyed. The closest to the request come first;
+/// sufficient ones, which are not an obstacle, last.
+fn offers(world: &World, claim: &Claim, nodes: &[NodeId]) -> (Vec<Offer>, usize) {
     let binder = world.cluster.binder();
-    gathered(nodes.iter().map(|node| {
+    let (mut surveyed, mut walked) = (0, 0);
+    let in_time = nodes.iter().map_while(|node| {
+        if surveyed >= SURVEYED_NODES_MIN && walked >= SURVEYED_VOLUMES_MAX {
+            return None;
+        }
+        surveyed += 1;
         let name = binder.nodes().name(*node);
-        (binder.symbols().text(name).to_owned(), offer(world, claim, *node, name))
-    }))
+        Some((
+            binder.symbols().text(name).to_owned(),
+            offer(world, claim, *node, name, &mut walked),
+        ))
+    });
+    let offers = gathered(in_time);
+    (offers, surveyed)
 }
 
 /// What a node offers.
@@ -369,7 +371,7 @@ fn gathered(found: impl Iterator<Item = (String, Offered)>) -> Vec<Offer> {
     offers
 }
 
-fn offer(world: &World, claim: &Claim, node: NodeId, name: Symbol) -> Offered {
+fn offer(world: &World, claim: &Claim, node: NodeId, name: Symbol, walked: &mut usize) -> Offered {
     let binder = world.cluster.binder();
     let selected = claim.selected_node;
     if !selected.is_empty() && selected != name {
@@ -380,6 +382,7 @@ fn offer(world: &World, claim: &Claim, node: NodeId, name: Symbol) -> Offered {
         };
     }
     let survey = binder.survey(claim, node);
+    *walked += survey.reachable;
     let pools = survey.pools.iter().flatten().filter_map(|pool| pool.largest);
     let largest_bytes = pools.chain(survey.largest_suitable).max();
     let (code, existing) = existing_volumes(&survey, claim.shape.request);

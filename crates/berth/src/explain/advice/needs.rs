@@ -201,6 +201,8 @@ impl<'r> Needs<'r> {
         let mut asked = self.short.values().filter(|short| !short.is_empty());
         match asked.next() {
             Some(first) if asked.all(|short| short == first) => first.clone(),
+            // On each of them every claim finds a volume if it is alone.
+            None if !self.short.is_empty() => vec![Need::StorageTogether],
             _ => vec![Need::StorageForSome],
         }
     }
