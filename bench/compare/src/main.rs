@@ -26,20 +26,20 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 use workload::{WORKLOADS, Workload};
 
-/// Measures Berth beside kube-scheduler. Build the binaries first: bench/compare/run does.
+/// Compares Berth with kube-scheduler. Build the binaries first: bench/compare/run does.
 #[derive(Debug, Parser)]
 #[command(name = "berth-compare")]
 struct Cli {
     /// Only these workloads.
     #[arg(value_parser = WORKLOADS.map(|workload| workload.name))]
     workloads: Vec<String>,
-    /// Only one side, to look into it.
+    /// Only one side, for profiling.
     #[arg(long, value_parser = ["kubernetes", "berth"])]
     only: Option<String>,
     /// Stop a side after so many seconds of a workload.
     #[arg(long, default_value_t = 60)]
     patience: u64,
-    /// Measure each workload so often, taking turns in who comes first; the run in the middle is reported.
+    /// Runs per workload, with the sides alternating in order; the median run is reported.
     ///
     /// A side that ran out of patience once is not measured again.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=15))]

@@ -68,7 +68,7 @@ pub enum ServeError {
     #[error("the listener has no address: {0}")]
     Address(std::io::Error),
     /// The address is reachable from other machines, and the token was generated.
-    #[error("{0} is not a loopback address: give a token of your own to serve there")]
+    #[error("{0} is not a loopback address: set a token to serve there")]
     TokenRequired(SocketAddr),
 }
 

@@ -227,7 +227,7 @@ pub(crate) fn missing_subresource(group: &str, plural: &str, subresource: &str) 
         ("", "pods", "attach") => "berth starts no containers: there is nothing to attach to",
         ("", "pods", "portforward") => "berth starts no containers: there is no port to forward to",
         ("", "pods", "proxy") | ("", "services" | "nodes", "proxy") => {
-            "berth starts no containers: nobody would answer"
+            "berth starts no containers, so there is nothing to connect to"
         }
         ("", "pods", "ephemeralcontainers") => "berth starts no containers: none can be added to a pod",
         ("", "pods", "resize") => "berth starts no containers: a pod that runs is not resized",

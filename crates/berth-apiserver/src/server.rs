@@ -43,7 +43,7 @@ pub enum BuildError {
     #[error("no random numbers for a token: {0}")]
     Token(String),
     /// The stored token cannot be read or written.
-    #[error("cannot keep the token")]
+    #[error("cannot store the token")]
     TokenFile(#[from] std::io::Error),
     /// The specified token is invalid.
     #[error("the token must not be empty, and must be of visible ASCII characters")]

@@ -23,22 +23,22 @@ const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate cannot be made.
-    #[error("cannot make a certificate")]
+    #[error("cannot generate a certificate")]
     Certificate(#[from] rcgen::Error),
     /// The TLS library refuses it.
     #[error("cannot use the certificate")]
     Config(#[from] rustls::Error),
     /// The authority cannot be stored.
-    #[error("cannot keep the certificate authority")]
+    #[error("cannot store the certificate authority")]
     File(#[from] std::io::Error),
     /// A specified file is invalid.
-    #[error("{path} is not a PEM file of what it should hold")]
+    #[error("{path} is not a PEM file with the expected content")]
     NotPem {
         /// The file.
         path: PathBuf,
     },
     /// The stored authority is invalid.
-    #[error("{path} does not hold a key and a certificate; remove it to have new ones made")]
+    #[error("{path} does not hold a key and a certificate; remove it to generate new ones")]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -552,7 +552,7 @@ async fn rules_of_a_definition_hold_for_its_objects_and_others_are_refused_with_
     let (code, status) = ask(&server.service(), "POST", path, definition("self.a.isSorted()")).await;
     let message = status["message"].as_str().unwrap();
     assert!(
-        code == 422 && message.contains("calls isSorted, which this server does not have"),
+        code == 422 && message.contains("calls isSorted, which this server does not support"),
         "{status}"
     );
     let (code, _) = ask(

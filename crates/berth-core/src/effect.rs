@@ -290,7 +290,7 @@ pub enum Refusal {
     #[error("{0} has been modified; look at the latest version and try again")]
     Conflict(ObjectKey),
     /// A [`Fact`] that the rest of the list depends on is not true.
-    #[error("what was decided on no longer holds")]
+    #[error("the decision is outdated")]
     Stale,
     /// The object would violate a rule. Retrying does not help.
     #[error("{key}: {message}")]

@@ -15,43 +15,43 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Finds races: plays stories of faults and users on a cluster in memory
+/// Finds races: runs random histories of faults and user actions on a cluster in memory
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Seeds to play, as FROM..TO
     #[arg(long, value_parser = range, default_value = "0..10000")]
     seeds: Range<u64>,
-    /// One seed to play and to tell in full
+    /// One seed to run and print in full
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// A story to play and to tell in full, as written by -o
+    /// A story to run and print in full, as written by -o
     #[arg(long, conflicts_with_all = ["seeds", "seed"])]
     story: Option<PathBuf>,
-    /// Stop after so many minutes
+    /// Stop after this many minutes
     #[arg(long)]
     minutes: Option<f64>,
-    /// Switch a bug on, to see whether it is found
+    /// Enable a bug, to see whether it is found
     #[arg(long, value_parser = mutation)]
     mutation: Option<Mutation>,
     /// For each bug, print how many seeds it takes to find it
     #[arg(long)]
     mutations: bool,
-    /// Look at every order of messages in a cluster with so many schedulers and pods, as 2,2
+    /// Explore every order of messages with this many schedulers and pods, such as 2,2
     #[arg(long, value_parser = scenario)]
     explore: Option<(usize, usize)>,
-    /// How many messages others may overtake on the way
+    /// Maximum number of overtaken messages
     #[arg(long, default_value_t = 1, requires = "explore")]
     overtaken: usize,
     /// Without a user
     #[arg(long, requires = "explore")]
     no_user: bool,
-    /// States to look at, at most
+    /// Maximum number of states
     #[arg(long, default_value_t = 10_000_000, requires = "explore")]
     states: usize,
-    /// Threads, each with stories of its own
+    /// Number of threads
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Go on after a failure, and count
+    /// Continue after a failure, and count
     #[arg(long)]
     keep_going: bool,
     /// Do not shrink

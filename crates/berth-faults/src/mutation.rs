@@ -178,20 +178,20 @@ impl Mutation {
             Self::NoOrder => ("no-order", "writes about one pod overtake each other"),
             Self::RecordIsNotWritten => (
                 "record-is-not-written",
-                "a driver is asked without a record on the claim",
+                "a driver is called without a record on the claim",
             ),
             Self::DoubtIsFinal => (
                 "doubt-is-final",
                 "a driver that does not answer is taken for one that refuses",
             ),
-            Self::LeaderStays => ("leader-stays", "a deposed leader goes on writing"),
+            Self::LeaderStays => ("leader-stays", "a former leader keeps writing"),
             Self::LeaseNotAwaited => (
                 "lease-not-awaited",
                 "a standby takes over without waiting for the lease to run out",
             ),
             Self::DeafToNominations => (
                 "deaf-to-nominations",
-                "the scheduler does not hear that somebody names a node again for a pod that waits",
+                "the scheduler misses that a waiting pod is nominated to a node again",
             ),
             Self::DeafToFreedSlots => (
                 "deaf-to-freed-slots",

@@ -61,13 +61,13 @@ pub enum ApiError {
         source: Box<kube::Error>,
     },
     /// The response did not arrive in time. Whether the request was carried out is unknown.
-    #[error("{path}: no answer within {seconds} s", seconds = REQUEST_TIMEOUT.as_secs())]
+    #[error("{path}: no response within {seconds} s", seconds = REQUEST_TIMEOUT.as_secs())]
     TimedOut {
         /// The request's path.
         path: String,
     },
     /// It was not sent: this replica no longer leads.
-    #[error("{path}: not sent, because the lease has run out and another copy may lead")]
+    #[error("{path}: not sent, because the lease has run out and another replica may lead")]
     NotLeading {
         /// The request's path.
         path: String,

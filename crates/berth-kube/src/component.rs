@@ -117,7 +117,7 @@ impl RunMetrics {
         registry.register("watch_failures", "Watches that failed", self.watch_failures.clone());
         let help = "Objects that could not be decoded";
         registry.register("broken_objects", help, self.broken.clone());
-        registry.register("leader", "1 while this copy leads", self.leader.clone());
+        registry.register("leader", "1 while this replica leads", self.leader.clone());
         let help = "Events that were not written because too many were waiting";
         registry.register("events_dropped", help, self.events_dropped.clone());
     }

@@ -32,7 +32,7 @@ pub enum ConnectError {
         cause: Box<kube::config::InferConfigError>,
     },
     /// The configuration is invalid for a client.
-    #[error("cannot make a client: {cause}")]
+    #[error("cannot create a client: {cause}")]
     Client {
         /// What is wrong.
         cause: Box<kube::Error>,

@@ -125,7 +125,7 @@ impl Guard {
             Ok(Ok(Ok(verdict))) => verdict,
             Ok(Ok(Err(error))) => return Err(Refusal::unknown(&error.to_string())),
             Ok(Err(_)) => return Err(Refusal::unknown("it does not answer")),
-            Err(_) => return Err(Refusal::unknown("nobody asks any more")),
+            Err(_) => return Err(Refusal::unknown("the request was canceled")),
         };
         self.remember(request, verdict.clone());
         verdict

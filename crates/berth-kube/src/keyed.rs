@@ -195,7 +195,7 @@ impl<R: Live> Keyed<R> {
             None | Some(Stepped::Waits) => {}
             Some(Stepped::Told(events)) => events.into_iter().for_each(|event| self.executor.tell(event)),
             Some(Stepped::Disputed(key, due)) => {
-                tracing::debug!(%key, %due, "somebody took back what was written: waiting before it is written again");
+                tracing::debug!(%key, %due, "another client reverted the write: waiting before retrying");
             }
             Some(Stepped::Effects(ticket)) => {
                 let executor = self.executor.clone();

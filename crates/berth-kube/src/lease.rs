@@ -256,7 +256,7 @@ impl Lease {
                 && !failing
                 && !error.is_conflict()
             {
-                tracing::warn!(%error, "cannot keep the lease that announces the scheduler, trying on");
+                tracing::warn!(%error, "cannot renew the lease that announces the scheduler, retrying");
             }
             failing = kept.is_err();
             sleep(self.options.retry).await;

@@ -16,7 +16,7 @@ const TICKS: f64 = 100.0;
 /// Registers the metrics of the process.
 pub(crate) fn register(registry: &mut Registry) {
     let version = vec![("version", env!("CARGO_PKG_VERSION"))];
-    registry.register("berth_build", "The build that runs", Info::new(version));
+    registry.register("berth_build", "Build information", Info::new(version));
     registry.register_collector(Box::new(Process));
 }
 
@@ -55,14 +55,14 @@ impl Collector for Process {
         let usage = read("/proc/self/stat").and_then(|stat| usage(&stat));
         if let Some(usage) = usage {
             let cpu = ConstCounter::new(usage.cpu_seconds);
-            let help = "Processor time of the process, of user and system";
+            let help = "User and system CPU time of the process";
             cpu.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, cpu.metric_type())?)?;
         }
         let booted = read("/proc/stat").and_then(|stat| value(&stat, "btime "));
         let gauges = [
             (
                 "process_resident_memory_bytes",
-                "Memory of the process that is in use",
+                "Resident memory of the process",
                 read("/proc/self/status").and_then(|status| Some(value(&status, "VmRSS:")? * 1024.0)),
             ),
             (

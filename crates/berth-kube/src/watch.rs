@@ -667,7 +667,7 @@ impl Lines {
     async fn next(&mut self, path: &str, silence: Duration) -> Result<Option<BytesMut>, ApiError> {
         loop {
             let Ok(frame) = tokio::time::timeout(silence, self.body.frame()).await else {
-                tracing::warn!(path, ?silence, "a watch fell silent, opening it anew");
+                tracing::warn!(path, ?silence, "a watch fell silent, reopening it");
                 return Ok(None);
             };
             let frame = match frame {

@@ -20,7 +20,7 @@ pub trait Watch {
 #[derive(Debug, thiserror::Error)]
 pub enum Halt {
     /// The search has to end.
-    #[error("the time is up")]
+    #[error("time ran out")]
     TimeUp,
     /// An object cannot be created.
     #[error(transparent)]

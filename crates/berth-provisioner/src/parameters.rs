@@ -57,13 +57,13 @@ pub enum ParameterError {
         second: String,
     },
     /// An unknown reserved key.
-    #[error("the class has a parameter {key:?}, which Kubernetes reserves and nobody knows")]
+    #[error("the class has an unknown parameter {key:?} with a reserved prefix")]
     Unknown {
         /// The key.
         key: String,
     },
     /// A secret with a name or a namespace only.
-    #[error("the class names a secret by {given:?} alone: {missing:?} must be there too")]
+    #[error("the class sets {given:?} of a secret without {missing:?}")]
     HalfSecret {
         /// The key that is set.
         given: String,
@@ -190,7 +190,7 @@ fn fill(
                 key: key.to_owned(),
                 placeholder: placeholder.to_owned(),
                 known: if is_name {
-                    "${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']} of an annotation that is there"
+                    "${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']} of an existing annotation"
                 } else {
                     "${pv.name} and ${pvc.namespace}"
                 },

@@ -51,9 +51,9 @@ pub enum Command {
     /// nothing.
     #[command(after_help = help::SIMULATE_AFTER_HELP)]
     Simulate(SimulateArgs),
-    /// Plan capacity: what to add so that everything runs, what can go, and how many more replicas fit.
+    /// Plan capacity: what to add so that everything runs, what can be removed, and how many more replicas fit.
     ///
-    /// Every answer is checked by simulations, the ones that `berth simulate` plays. Changes nothing.
+    /// Every answer is checked with the simulation of `berth simulate`. Changes nothing.
     #[command(after_help = help::PLAN_AFTER_HELP)]
     Plan(PlanArgs),
     /// Save the state of a cluster to a file for explain and simulate.
@@ -347,14 +347,14 @@ pub struct UpArgs {
     /// name. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub csi_address: Vec<String>,
-    /// Simulate CSI drivers that run nowhere, as berth simulate does. Volumes are made where their CSINode objects say, out of
-    /// the capacity that they publish. Do not use beside a provisioner of such a driver.
+    /// Simulate CSI drivers that are not running, as berth simulate does. Volumes follow their CSINode objects and published
+    /// capacity. Do not combine with a provisioner of such a driver.
     #[arg(long, conflicts_with = "csi_address")]
     pub simulate_drivers: bool,
     /// Admission plugins to disable. PersistentVolumeLabel turns the zone labels of new volumes into node affinity.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
     pub disable_admission_plugins: Vec<AdmissionPlugin>,
-    /// Address to serve the page of the cluster on, which shows it live. Port 0 picks a free port.
+    /// Address on which to serve the live page of the cluster. Port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = view::ANY_PORT)]
     pub view: SocketAddr,
     /// Do not serve the page of the cluster.
@@ -439,7 +439,7 @@ pub struct SchedulerArgs {
     /// Random seed, for ties between nodes.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
-    /// Bind the claims of a pod all together or not at all: hold its volumes until all of them are there. Only for clusters whose volume
+    /// Bind the claims of a pod all together or not at all: hold its volumes until all of them exist. Only for clusters whose volume
     /// controller is `berth controller`.
     #[arg(long)]
     pub hold_volumes: bool,

@@ -79,14 +79,14 @@ Examples:
   berth plan --survive nodes=1 --context staging
   berth plan --shrink -f cluster.yaml
 
-Without a question, the answer is the cheapest addition found with which every pod runs: nodes, or disks for nodes that are there, or \
+By default, the answer is the cheapest addition found with which every pod runs: nodes, disks for existing nodes, or \
 more published capacity. With --fit, it is how many more replicas run without stopping any other pod; claims in the file of a pod \
-come with every replica of it. With --survive, it is which pods a loss would leave, and the cheapest spare nodes found with which it leaves \
-none. With --shrink, it is the most expensive nodes found that can be drained one after the other; bound local volumes and disruption \
+come with every replica of it. With --survive, it is which pods would not run after a loss, and the cheapest spare nodes found with which all \
+do. With --shrink, it is the most expensive nodes found that can be drained one after the other; bound local volumes and disruption \
 budgets are respected.
 
-Exit status: 0 every pod runs with what the plan adds (--fit: at least one more replica fits; --shrink: some node can go), 1 some pod \
-would be left (--fit, --shrink: none), 2 bad input or usage.";
+Exit status: 0 every pod runs with what the plan adds (--fit: at least one more replica fits; --shrink: some node can be removed), 1 some pod \
+would not run (--fit, --shrink: none), 2 bad input or usage.";
 
 pub(crate) const SNAPSHOT_AFTER_HELP: &str = "\
 Examples:

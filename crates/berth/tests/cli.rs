@@ -156,7 +156,7 @@ fn a_pod_that_a_workload_would_make_is_explained() {
     let output = run("explain -f examples/quickstart.yaml --pod db-2");
     assert_eq!(
         stderr(&output),
-        "pod default/db-2 is not there yet; it is explained as StatefulSet db would make it\n"
+        "pod default/db-2 does not exist yet; it is explained as StatefulSet db would create it\n"
     );
     assert_eq!(output.status.code(), Some(0));
     let answer = stdout(&output);

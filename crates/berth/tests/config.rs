@@ -200,7 +200,7 @@ fn unknown_fields_are_named_all_of_them() {
         "paralelism: 16\nprofiles:\n- schedulerNam: x\n  plugins: {filters: {}, score: {enabled: [{nam: x, name: NodeName}]}}\n  pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeout: 3, shape: [{utilisation: 1}]}\n",
         "config.yaml: unknown fields: paralelism, profiles[0].plugins.filters, profiles[0].plugins.score.enabled[0].nam, \
          profiles[0].schedulerNam, profiles[0].pluginConfig[0].args.bindTimeout, \
-         profiles[0].pluginConfig[0].args.shape[0].utilisation; check the spelling, or take them out",
+         profiles[0].pluginConfig[0].args.shape[0].utilisation; check the spelling, or remove them",
     );
 }
 
@@ -259,7 +259,7 @@ fn broken_values_are_named_with_what_was_expected() {
         ),
         (
             format!("{good}, {good}"),
-            "[1]: zone with ScheduleAnyway is there twice; keep one",
+            "[1]: zone with ScheduleAnyway is listed twice; keep one",
         ),
     ] {
         check_error(
@@ -269,7 +269,7 @@ fn broken_values_are_named_with_what_was_expected() {
     }
     check_error(
         "extenders: [{urlPrefix: x}]\n",
-        "config.yaml: extenders: found extenders, which Berth does not call; take them out",
+        "config.yaml: extenders: found extenders, which Berth does not call; remove them",
     );
     let error = read("profiles:\n- plugins: {filter: {enabled: [{name: Coscheduling}]}}\n").unwrap_err();
     assert!(

@@ -619,7 +619,7 @@ fn the_world_needs_a_token_before_anything_is_done() {
         .unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("give a token of your own"), "{said}");
+    assert!(said.contains("set a token to serve there"), "{said}");
     assert!(refused.stdout.is_empty() && !data.exists(), "it had begun");
 }
 

@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Starts etcd and kube-apiserver, says where they are, and runs until Ctrl-C.
+    /// Starts etcd and kube-apiserver, prints their addresses, and runs until Ctrl-C.
     Up(UpArgs),
     /// Runs the tests. Build berth first: cargo build -p berth
     Suite(suite::SuiteArgs),
@@ -40,7 +40,7 @@ struct UpArgs {
     /// Run kube-scheduler too.
     #[arg(long)]
     kube_scheduler: bool,
-    /// Write down every request, in audit.log beside the kubeconfig.
+    /// Log every request to audit.log next to the kubeconfig.
     #[arg(long)]
     audit: bool,
     /// Copy the kubeconfig here.
@@ -54,7 +54,7 @@ enum ControllersName {
     None,
     /// All that the tests need.
     WithVolumes,
-    /// All that the tests need but the volume binder: volumes are bound by somebody else.
+    /// All that the tests need except the volume binder.
     WithoutVolumes,
 }
 

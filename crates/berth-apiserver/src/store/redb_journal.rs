@@ -77,7 +77,7 @@ enum FileError {
     Object(#[from] DecodeError),
     #[error("record {0} has a wrong checksum")]
     Checksum(String),
-    #[error("it holds {found} objects where {expected} were written, or others than those")]
+    #[error("expected {expected} objects, found {found} or different ones")]
     Digest { expected: u64, found: u64 },
     #[error("format {0}")]
     Format(u64),

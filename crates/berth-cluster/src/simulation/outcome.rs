@@ -377,7 +377,7 @@ fn waiting(simulation: &Simulation, pod: &Value) -> String {
         name => name,
     };
     if simulation.settings.profiles.contains_key(wanted) {
-        return "no scheduler has looked at it".to_owned();
+        return "no scheduler has processed it".to_owned();
     }
     let known: Vec<String> = simulation
         .settings

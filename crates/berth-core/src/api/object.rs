@@ -153,7 +153,7 @@ impl Object {
         let Some(api_version) = value.get("apiVersion").and_then(Value::as_str) else {
             return Err(not_an_object(
                 value,
-                "expected `apiVersion` beside `kind`, such as `v1`",
+                "expected `apiVersion` in addition to `kind`, such as `v1`",
             ));
         };
         let group = api_version.split_once('/').map_or("", |(group, _)| group);

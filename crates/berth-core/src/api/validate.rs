@@ -128,7 +128,7 @@ fn storage_pool(path: &str, pool: &CsiStoragePool) -> Result<(), Problem> {
     if pool.node_topology.is_some() && !pool.node_list.is_empty() {
         return Err((
             format!("{path}.nodeList"),
-            "found beside nodeTopology, expected one or the other".to_owned(),
+            "found together with nodeTopology, expected one or the other".to_owned(),
         ));
     }
     size(&format!("{path}.capacity"), pool.capacity)?;
@@ -423,7 +423,7 @@ mod tests {
             (
                 json!([{"nodeTopology": topology("In"), "nodeList": ["n1"]}]),
                 "[0].nodeList",
-                "beside nodeTopology",
+                "together with nodeTopology",
             ),
             (
                 json!([{"nodeTopology": topology("Near")}]),

@@ -152,13 +152,13 @@ pub enum AssumeError {
     #[error("a claim of the pod is gone")]
     ClaimGone,
     /// A claim has been bound since.
-    #[error("claim {0:?} is bound by now")]
+    #[error("claim {0:?} has been bound since")]
     ClaimBound(Box<str>),
     /// A volume is gone.
     #[error("the volume chosen for claim {0:?} is gone")]
     VolumeGone(Box<str>),
     /// A volume is taken.
-    #[error("volume {volume:?} was taken before claim {claim:?} could have it")]
+    #[error("volume {volume:?} was taken by another claim before {claim:?}")]
     VolumeTaken {
         /// The volume.
         volume: Box<str>,

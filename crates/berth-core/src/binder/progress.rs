@@ -96,7 +96,7 @@ pub enum BindingError {
     #[error("the volume chosen for claim {0:?} was deleted")]
     VolumeGone(Box<str>),
     /// The provisioned volume cannot be used on the node.
-    #[error("volume {volume:?}, made for claim {claim:?}, cannot be reached from the chosen node")]
+    #[error("volume {volume:?}, provisioned for claim {claim:?}, cannot be reached from the chosen node")]
     VolumeUnreachable {
         /// The volume.
         volume: Box<str>,

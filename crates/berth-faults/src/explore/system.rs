@@ -400,7 +400,7 @@ impl System {
             })
         };
         let pod = pods.find(|pod| waits(pod) && has_claims(pod))?;
-        Some(format!("{} waits for ever", pod.key))
+        Some(format!("{} waits forever", pod.key))
     }
 
     pub(super) fn words(&self, choice: Choice) -> String {

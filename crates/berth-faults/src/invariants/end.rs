@@ -27,12 +27,12 @@ pub(crate) fn check(mut simulator: Simulator) -> Simulator {
 fn nothing_under_way(simulator: &Simulator) -> Option<String> {
     let busy = simulator.processes.iter().find(|process| !process.jobs.is_empty());
     if let Some(process) = busy {
-        return Some(format!("{} has work under way for ever", process.name));
+        return Some(format!("{} has work under way forever", process.name));
     }
     simulator.processes.iter().find_map(|process| {
         let scheduler = process.component.as_ref()?.scheduler()?;
         let waiting = scheduler.bindings_under_way();
-        (waiting > 0).then(|| format!("{} waits for ever for {waiting} bindings", process.name))
+        (waiting > 0).then(|| format!("{} waits forever for {waiting} bindings", process.name))
     })
 }
 

@@ -65,13 +65,13 @@ pub(super) fn held_for_ever(world: &World) -> Option<String> {
             .filter(|claim| claim.text("/spec/volumeName").is_empty())
     };
     if let Some(claim) = claims().find(|claim| held_claim(claim).is_some()) {
-        return Some(format!("{} is held for ever", claim.key));
+        return Some(format!("{} is held forever", claim.key));
     }
     let volume = world.of_kind("PersistentVolume").find(|volume| {
         let held = held_volume(volume);
         held.is_some_and(|held| claims().any(|claim| *claim.uid == *held.hold.claim_uid))
     })?;
-    Some(format!("{} is held for ever", volume.key))
+    Some(format!("{} is held forever", volume.key))
 }
 
 fn given_back(doc: &Doc, hold: &Hold, world: &World) -> Checked {

@@ -125,7 +125,7 @@ impl Simulator {
                         Ok(_) => "made".to_owned(),
                         Err(failure) => format!("{:?}: {failure}", failure.kind),
                     };
-                    format!("driver is asked for {}: {outcome}", request.name)
+                    format!("driver: create {}: {outcome}", request.name)
                 });
                 (Reply::Volume(called.answer), called.extra_millis)
             }
@@ -135,7 +135,7 @@ impl Simulator {
                 }
                 let called = self.driver.delete(handle);
                 self.trace.line(self.world.now, || {
-                    format!("driver is asked to delete {handle}: {:?}", called.answer)
+                    format!("driver: delete {handle}: {:?}", called.answer)
                 });
                 (Reply::Deleted(called.answer), called.extra_millis)
             }

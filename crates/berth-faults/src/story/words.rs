@@ -23,7 +23,7 @@ impl fmt::Display for Action {
             }
             Self::ReplacePod { pod: index } => write!(f, "user replaces pod {} by another of its name", pod(index)),
             Self::NameNode { pod: index, node: at } => {
-                write!(f, "somebody names node {} for pod {}", node(at), pod(index))
+                write!(f, "node {} is nominated for pod {}", node(at), pod(index))
             }
             Self::LabelPod { pod: index } => write!(f, "user labels pod {}", pod(index)),
             Self::CreateClaim { claim: index } => write!(f, "user creates claim {}", claim(index)),

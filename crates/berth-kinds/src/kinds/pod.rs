@@ -190,10 +190,7 @@ fn admit_update(admission: &Admission<'_>, _: &Value, pod: &mut Value) -> Result
 }
 
 /// Binds a pod to a node and sets the condition.
-pub fn bind(pod: &mut Value, node: &str, mut scheduled: Value) {
-    if let Some(generation) = meta::at(pod, &["metadata", "generation"]).as_i64() {
-        scheduled["observedGeneration"] = generation.into();
-    }
+pub fn bind(pod: &mut Value, node: &str, scheduled: Value) {
     meta::set(pod, &["spec", "nodeName"], node.into());
     // Nominations are for pending pods: this one is now bound.
     if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {

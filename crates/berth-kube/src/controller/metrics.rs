@@ -41,7 +41,7 @@ impl Metrics {
             "Lists of effects being carried out",
             metrics.in_flight.clone(),
         );
-        let help = "1 while a scheduler that can bind delayed claims is taken to be there, if one is required";
+        let help = "1 while a scheduler that can bind delayed claims is assumed to exist, if one is required";
         registry.register("delayed_binding_announced", help, metrics.announced.clone());
         let help = "Warnings that a delayed claim is bound immediately because no scheduler announced itself";
         registry.register("undelayed_claims", help, metrics.undelayed.clone());

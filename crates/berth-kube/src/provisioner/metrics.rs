@@ -71,7 +71,7 @@ impl Metrics {
         registry.register("backend_call_seconds", help, self.call_seconds.clone());
         registry.register("queue_length", "Objects that wait for a step", self.queue.clone());
         registry.register("in_flight", "Objects being worked on", self.in_flight.clone());
-        let help = "Classes in segments that wait to be asked about";
+        let help = "Class and segment pairs waiting for a capacity query";
         registry.register("capacity_queue_length", help, self.capacity_queue.clone());
         let help = "Objects that publish capacity";
         registry.register("capacity_objects", help, self.capacity_published.clone());

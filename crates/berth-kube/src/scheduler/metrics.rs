@@ -157,10 +157,10 @@ impl Metrics {
         known.register("plugin_execution_duration_seconds", help, self.plugins.clone());
         let help = "Time that all plugins took at an extension point, in one decision of ten";
         known.register("framework_extension_point_duration_seconds", help, self.points.clone());
-        known.register("pending_pods", "Pods that wait, by queue", self.pending.clone());
+        known.register("pending_pods", "Pending pods, by queue", self.pending.clone());
         let help = "Pods added to a queue, by event";
         known.register("queue_incoming_pods", help, self.incoming.clone());
-        let help = "Looks for room that could be made for a pod that fits nowhere";
+        let help = "Preemption attempts for pods that fit nowhere";
         known.register("preemption_attempts", help, self.preemptions.clone());
         let help = "Pods evicted to make room for one";
         known.register("preemption_victims", help, self.victims.clone());

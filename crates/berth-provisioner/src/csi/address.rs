@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Why an address is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is no address of a CSI driver: expected a unix socket, such as unix:///csi/csi.sock")]
+#[error("{address:?} is not the address of a CSI driver: expected a unix socket, such as unix:///csi/csi.sock")]
 pub struct AddressError {
     address: String,
 }

@@ -115,7 +115,7 @@ pub enum ConnectError {
         last: String,
     },
     /// The driver does not identify itself.
-    #[error("the CSI driver at {address} did not answer {call}: {problem}")]
+    #[error("the CSI driver at {address} did not respond to {call}: {problem}")]
     Refused {
         /// The address.
         address: String,
@@ -184,7 +184,7 @@ impl Client {
         let mut client = ControllerClient::new(self.channel.clone());
         match timeout(self.settings.call_timeout, client.create_volume(call)).await {
             Err(_) => Err(Failure::in_doubt(format!(
-                "CreateVolume: no answer within {:?}",
+                "CreateVolume: no response within {:?}",
                 self.settings.call_timeout
             ))),
             Ok(Err(status)) => Err(Failure {
@@ -247,9 +247,11 @@ impl Client {
         answer: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<tonic::Response<T>, Status> {
         let limit = self.settings.call_timeout;
-        timeout(limit, answer)
-            .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("{call}: no answer within {limit:?}"))))
+        timeout(limit, answer).await.unwrap_or_else(|_| {
+            Err(Status::deadline_exceeded(format!(
+                "{call}: no response within {limit:?}"
+            )))
+        })
     }
 }
 

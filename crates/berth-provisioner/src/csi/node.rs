@@ -166,7 +166,7 @@ async fn within<T>(
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(call_error(&status)),
         Err(_) => Err(CallError {
-            message: format!("no answer within {limit:?}"),
+            message: format!("no response within {limit:?}"),
         }),
     }
 }

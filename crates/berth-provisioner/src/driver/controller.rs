@@ -86,7 +86,7 @@ impl ControllerService {
                 Ok(volume.clone())
             } else {
                 Err(Status::already_exists(format!(
-                    "volume {:?} exists with {} bytes in {}, which is not what is asked for",
+                    "volume {:?} exists with {} bytes in {}, which differs from the request",
                     request.name,
                     volume.bytes,
                     crate::topology::describe(&volume.segment)

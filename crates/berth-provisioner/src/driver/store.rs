@@ -58,7 +58,7 @@ pub enum StoreError {
         problem: String,
     },
     /// No segment has enough space.
-    #[error("no room for {bytes} bytes{place}: {free} bytes are free")]
+    #[error("not enough space for {bytes} bytes{place}: {free} bytes are free")]
     Full {
         /// The requested size.
         bytes: i64,

@@ -76,7 +76,7 @@ pub enum ConfigError {
         problem: String,
     },
     /// Unknown fields.
-    #[error("{file}: unknown fields: {}; check the spelling, or take them out", .fields.join(", "))]
+    #[error("{file}: unknown fields: {}; check the spelling, or remove them", .fields.join(", "))]
     UnknownFields {
         /// The file.
         file: Arc<str>,
@@ -280,7 +280,7 @@ impl Reader {
     fn configuration(&mut self, value: Value) -> Result<Configuration, ConfigError> {
         let file: File = self.typed("", value)?;
         if file.extenders.as_ref().is_some_and(|extenders| !extenders.is_empty()) {
-            let problem = "found extenders, which Berth does not call; take them out";
+            let problem = "found extenders, which Berth does not call; remove them";
             return Err(self.error("extenders", problem));
         }
         let times = self.times(&file)?;

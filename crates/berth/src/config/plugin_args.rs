@@ -323,7 +323,7 @@ impl Reader {
                 }
             }
             if !seen.insert((key, action)) {
-                return fail("", format!("{key} with {action} is there twice; keep one"));
+                return fail("", format!("{key} with {action} is listed twice; keep one"));
             }
         }
         Ok(())

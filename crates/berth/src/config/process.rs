@@ -106,12 +106,12 @@ fn unused(connection: &ClientConnection) -> Vec<String> {
     let fields = [("qps", connection.qps.is_some()), ("burst", connection.burst.is_some())];
     for (field, _) in fields.into_iter().filter(|(_, set)| *set) {
         unused.push(format!(
-            "clientConnection.{field} is not used: requests are not limited in rate, but in how many are under way at a time"
+            "clientConnection.{field} is not used: Berth limits concurrent requests, not their rate"
         ));
     }
     let types = [given(&connection.content_type), given(&connection.accept_content_types)];
     if types.into_iter().flatten().any(|one| !one.contains("json")) {
-        unused.push("clientConnection.contentType and acceptContentTypes are not used: Berth speaks JSON".to_owned());
+        unused.push("clientConnection.contentType and acceptContentTypes are not used: Berth uses JSON".to_owned());
     }
     unused
 }

@@ -68,9 +68,9 @@ causes! {
     ClaimDeleting = "Claim.Deleting", "The claim is being deleted.", "Wait until it is deleted, then recreate it.";
     ClaimNotOwned = "Claim.NotOwned", "A claim with the name of an ephemeral volume's claim belongs to something else.",
         "Delete or rename that claim.";
-    ClaimNoDefaultClass = "Claim.NoDefaultClass", "The claim names no class, and there is no default StorageClass.",
+    ClaimNoDefaultClass = "Claim.NoDefaultClass", "The claim sets no class, and there is no default StorageClass.",
         "Set `storageClassName`, or make a StorageClass the default.";
-    ClaimWithoutClass = "Claim.WithoutClass", "The claim names no class and waits for the volume controller.",
+    ClaimWithoutClass = "Claim.WithoutClass", "The claim sets no class and waits for the volume controller.",
         "Look at the events of the claim.";
     ClaimClassMissing = "Claim.ClassMissing", "The claim's StorageClass does not exist.",
         "Create the class, or recreate the claim with a class that exists.";

@@ -79,7 +79,7 @@ pub(super) fn by_workload(
         }));
     };
     let remark = format!(
-        "pod {}/{} is not there yet; it is explained as {owner} would make it",
+        "pod {}/{} does not exist yet; it is explained as {owner} would create it",
         pod.namespace, pod.name
     );
     // The virtual time of its creation says nothing about how long it waits.

@@ -64,11 +64,11 @@ pub enum ExplainError {
     PodName(String),
     /// The kind of object is not supported.
     #[error(
-        "found {0:?}, expected pod/NAME, deploy/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; -n names the namespace"
+        "found {0:?}, expected pod/NAME, deploy/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; set the namespace with -n"
     )]
     NotExplained(String),
     /// The object does not exist.
-    #[error("there is no {0}; -n names the namespace")]
+    #[error("there is no {0}; set the namespace with -n")]
     NoObject(String),
     /// The input does not contain the pod.
     #[error("there is no pod {pod} in the input; {hint}")]

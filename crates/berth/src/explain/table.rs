@@ -31,7 +31,7 @@ pub fn render(report: &Report, width: usize) -> String {
     waiting(&mut out, report, width);
     verdict(&mut out, report, width);
     if !report.pre_filter.is_empty() {
-        heading(&mut out, "Refused before any node was looked at");
+        heading(&mut out, "Refused before any node was considered");
         let refusals: Vec<Row> = report.pre_filter.iter().map(refusal_row).collect();
         out.push_str(&rows(&refusals, 2, width));
     }

@@ -20,7 +20,7 @@ pub struct KubeSchedulerArgs {
     /// Interval between tries to get or renew the lease. Defaults to what the configuration says, or to 2s.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_retry_period: Option<Duration>,
-    /// Longest time that a pod which fits nowhere waits before it is tried again without a reason.
+    /// How long an unschedulable pod waits before it is retried without an event.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub pod_max_in_unschedulable_pods_duration: Duration,
     /// Log level: from 4 on like --verbose.
@@ -41,13 +41,13 @@ pub struct KubeSchedulerArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Unused;
 
-const IN_MEMORY: &str = "a certificate that is not given by file is generated anew at each start";
+const IN_MEMORY: &str = "without a certificate file, one is generated at each start";
 const USUAL_TLS: &str = "TLS 1.2 and 1.3 with the cipher suites that are safe today are spoken";
 const HTTP_1: &str = "metrics and health are served over HTTP/1.1";
-const SAME_SERVER: &str = "the API server of --kubeconfig is asked who may read metrics";
-const TOKENS_ONLY: &str = "who reads metrics shows a token, not a certificate";
-const TEN_SECONDS: &str = "what the API server said is good for ten seconds";
-const UNLIMITED: &str = "requests are not limited in rate, but in how many are under way at a time";
+const SAME_SERVER: &str = "the API server of --kubeconfig authorizes metrics requests";
+const TOKENS_ONLY: &str = "metrics clients authenticate with a token, not a certificate";
+const TEN_SECONDS: &str = "responses of the API server are cached for ten seconds";
+const UNLIMITED: &str = "Berth limits concurrent requests, not their rate";
 const NO_PROFILES: &str = "there is no profile to serve";
 const ALL_METRICS: &str = "all metrics are served, with all of their labels";
 const ONE_VERSION: &str = "Berth works as one version of it does, with any API server";
@@ -78,10 +78,10 @@ impl Table for Unused {
             Flag::value("requestheader-group-headers", TOKENS_ONLY),
             Flag::value("requestheader-uid-headers", TOKENS_ONLY),
             Flag::value("requestheader-username-headers", TOKENS_ONLY),
-            Flag::value("master", "the kubeconfig names the API server"),
+            Flag::value("master", "the kubeconfig specifies the API server"),
             Flag::value("kube-api-qps", UNLIMITED),
             Flag::value("kube-api-burst", UNLIMITED),
-            Flag::value("kube-api-content-type", "Berth speaks JSON"),
+            Flag::value("kube-api-content-type", "Berth uses JSON"),
             Flag::value("leader-elect-resource-lock", "the lock is always a lease"),
             Flag::switch("profiling", NO_PROFILES),
             Flag::switch("contention-profiling", NO_PROFILES),

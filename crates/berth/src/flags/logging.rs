@@ -4,7 +4,7 @@ use super::accepted::Flag;
 use tracing::Level;
 
 const PLAIN: &str = "Berth logs plain lines to standard error";
-const WHOLE: &str = "one level holds for all of Berth: see --v";
+const WHOLE: &str = "one level applies to all of Berth: see --v";
 
 /// Logging flags without effect: current ones, and those of programs before Kubernetes 1.26.
 pub const FLAGS: &[Flag] = &[

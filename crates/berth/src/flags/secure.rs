@@ -10,13 +10,13 @@ use std::path::PathBuf;
 /// Flags about TLS.
 #[derive(Args, Debug)]
 pub struct SecureArgs {
-    /// Port to serve /metrics, /healthz, /readyz and /configz on over TLS. 0 is none. The API server is asked who may read what.
+    /// Port to serve /metrics, /healthz, /readyz and /configz on over TLS. 0 disables it. The API server authorizes requests.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub secure_port: u16,
     /// Address of --secure-port.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
-    /// Certificate of --secure-port, with those that signed it. Generated if omitted.
+    /// Certificate of --secure-port, with its chain. Generated if omitted.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// Key of the certificate.

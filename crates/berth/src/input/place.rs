@@ -65,7 +65,9 @@ pub enum Problem {
         error: std::io::Error,
     },
     /// A directory contains no file of a supported type.
-    #[error("{file}: the directory holds no .yaml, .yml or .json file; name the file itself if it ends otherwise")]
+    #[error(
+        "{file}: the directory holds no .yaml, .yml or .json file; pass the file itself if it has another extension"
+    )]
     EmptyDirectory {
         /// The directory.
         file: Arc<str>,

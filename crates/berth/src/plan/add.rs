@@ -114,11 +114,11 @@ pub(super) fn render(answer: &Answer, width: usize) -> String {
             words::verdict(&mut out, "Everything runs", ": nothing to add.", true, width);
         }
         None if answer.time_up => {
-            let rest = format!(": {pods} would be left. The time was up; set a longer --time-limit.");
+            let rest = format!(": {pods} would not run. Time ran out; set a longer --time-limit.");
             words::verdict(&mut out, "No addition was found", &rest, false, width);
         }
         None => {
-            let rest = format!(": {pods} would be left with any number of the nodes and disks that can be added.");
+            let rest = format!(": {pods} would not run with any number of the nodes and disks that can be added.");
             words::verdict(&mut out, "No addition helps", &rest, false, width);
         }
         Some(addition) => {
@@ -168,7 +168,7 @@ fn how_good(answer: &Answer, addition: &AdditionAnswer) -> String {
         _ => "",
     };
     let time = if answer.time_up {
-        " The time was up before more was known."
+        " Time ran out before more was known."
     } else {
         ""
     };

@@ -21,7 +21,7 @@ pub enum PlanOutput {
     Json,
     /// Manifests of what to add, for --overlay.
     Yaml,
-    /// A self-contained web page: the cluster with what is added.
+    /// A self-contained web page: the cluster with the addition.
     Html,
 }
 
@@ -68,14 +68,14 @@ pub struct PlanArgs {
     /// workload in a file.
     #[arg(long, value_name = "KIND/NAME|FILE")]
     pub fit: Option<OsString>,
-    /// Find out which pods would be left if any one zone (zone) or any so many nodes (nodes=1, nodes=2) were lost, and which spare nodes
-    /// to add so that none is.
+    /// Find out which pods would not run if any zone (zone) or any N nodes (nodes=1, nodes=2) were lost, and which spare nodes to
+    /// add so that all do.
     #[arg(long, value_name = "zone|nodes=N", value_parser = survive, conflicts_with_all = ["fit", "shrink"])]
     pub survive: Option<Survive>,
-    /// Find out which nodes can go with everything still running, and in which order they can be drained.
+    /// Find out which nodes can be removed with everything still running, and in which order they can be drained.
     #[arg(long, conflicts_with_all = ["fit", "candidates"])]
     pub shrink: bool,
-    /// File that lists what can be added, and at which cost. Without it, more of the kinds of nodes and disks that the cluster has, in
+    /// File that lists what can be added, and at which cost. Defaults to more of the node and disk kinds in the cluster, in
     /// each of its zones. See docs/plan.md.
     #[arg(long, value_name = "FILE", conflicts_with = "fit")]
     pub candidates: Option<PathBuf>,

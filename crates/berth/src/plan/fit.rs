@@ -81,7 +81,7 @@ pub(super) fn render(answer: &FitAnswer, width: usize) -> String {
     };
     words::verdict(&mut out, &sentence, &format!("{now}."), answer.fits > 0, width);
     if answer.time_up {
-        words::line(&mut out, "The time was up before more was known.", width);
+        words::line(&mut out, "Time ran out before more was known.", width);
     }
     if let Some(next) = &answer.next {
         words::blame(&mut out, "WHAT STOPS THE NEXT ONE", next, true, width);

@@ -46,7 +46,7 @@ pub enum PlanError {
         problem: String,
     },
     /// The question does not support this output.
-    #[error("-o {0} is there for additions only; take table or json")]
+    #[error("-o {0} is only for additions; use table or json")]
     Output(&'static str),
     /// An object cannot be created.
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub enum PlanError {
     #[error(transparent)]
     Impossible(Box<PerformError>),
     /// Not even one simulation ended in time.
-    #[error("--time-limit: the time was up before anything was known; set a longer one")]
+    #[error("--time-limit: time ran out before anything was known; set a longer limit")]
     TimeUp,
 }
 

@@ -60,13 +60,13 @@ pub(super) fn render(answer: &Answer<'_>, width: usize) -> String {
     match names.as_slice() {
         [] => words::verdict(
             &mut out,
-            "No node can go",
-            ": pods would be left without a node.",
+            "No node can be removed",
+            ": some pod would have no node.",
             false,
             width,
         ),
         names => {
-            let count = words::count(names.len(), "node can go", "nodes can go");
+            let count = words::count(names.len(), "node can be removed", "nodes can be removed");
             let order = if names.len() > 1 { ", drained in this order" } else { "" };
             words::verdict(
                 &mut out,
@@ -89,7 +89,7 @@ pub(super) fn render(answer: &Answer<'_>, width: usize) -> String {
         );
     }
     if answer.time_up {
-        words::line(&mut out, "The time was up before all nodes were tried.", width);
+        words::line(&mut out, "Time ran out before all nodes were tried.", width);
     }
     let mut table = Columns::new(&[
         Column::names("DRAIN"),
@@ -121,9 +121,9 @@ pub(super) fn render(answer: &Answer<'_>, width: usize) -> String {
 fn why(why: &Why) -> String {
     match why {
         Why::LocalVolume { claim, volume } => format!("claim {claim} is bound to its volume {volume}"),
-        Why::NobodyMakesItAnew { pod } => format!("pod {pod} belongs to no workload that would make it anew"),
+        Why::NobodyMakesItAnew { pod } => format!("pod {pod} belongs to no workload that would recreate it"),
         Why::Budget => "disruption budgets do not let its pods go".to_owned(),
-        Why::PodLeft { pod, message } => format!("pod {pod} would be left: {message}"),
+        Why::PodLeft { pod, message } => format!("pod {pod} would not run: {message}"),
         Why::LastNode => "it is the last node".to_owned(),
         Why::NotTried => "not tried in time".to_owned(),
     }

@@ -73,13 +73,7 @@ pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String
     let tried = words::count(answer.losses, "loss was tried", "losses were tried");
     match answer.bad.first() {
         None if answer.time_up => {
-            words::verdict(
-                &mut out,
-                "The time was up",
-                ": not all losses were tried.",
-                false,
-                width,
-            );
+            words::verdict(&mut out, "Time ran out", ": not all losses were tried.", false, width);
         }
         None => {
             let sentence = format!("Every pod survives the loss of {any}");
@@ -120,7 +114,7 @@ pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String
         None => {}
     }
     if answer.time_up {
-        words::line(&mut out, "The time was up before more was known.", width);
+        words::line(&mut out, "Time ran out before more was known.", width);
     }
     let mut table = Columns::new(&[
         Column::names("LOSS"),
@@ -143,7 +137,7 @@ pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String
     if table.render(&mut out, width) {
         words::line(
             &mut out,
-            "  LEFT: without a node. BEYOND HELP: of these, whatever is added. GONE: nobody makes them anew.",
+            "  LEFT: without a node. BEYOND HELP: of these, no addition helps. GONE: nothing recreates them.",
             width,
         );
     }

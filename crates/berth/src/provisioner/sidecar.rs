@@ -110,19 +110,19 @@ pub struct SidecarArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Unused;
 
-const UNLIMITED: &str = "requests are not limited in rate, but in how many are under way at a time";
+const UNLIMITED: &str = "Berth limits concurrent requests, not their rate";
 const EMPTY_VOLUMES: &str = "Berth makes empty volumes only";
 const OF_OLD: &str = "the external-provisioner has no such flag any more";
 
 impl Table for Unused {
     const FLAGS: &'static [&'static [Flag]] = &[
         &[
-            Flag::value("master", "the kubeconfig names the API server"),
+            Flag::value("master", "the kubeconfig specifies the API server"),
             Flag::value("kube-api-qps", UNLIMITED),
             Flag::value("kube-api-burst", UNLIMITED),
             Flag::value("kube-api-capacity-qps", UNLIMITED),
             Flag::value("kube-api-capacity-burst", UNLIMITED),
-            Flag::value("capacity-threads", "capacity is asked for as --workers allows"),
+            Flag::value("capacity-threads", "--workers limits capacity queries"),
             Flag::value("cloning-protection-threads", EMPTY_VOLUMES),
             Flag::value("snapshot-orphan-sweep-interval", EMPTY_VOLUMES),
             Flag::switch("prevent-volume-mode-conversion", EMPTY_VOLUMES),

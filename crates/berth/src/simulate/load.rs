@@ -204,7 +204,7 @@ fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterato
     }
     profiles.extend(others.iter().map(|name| ((*name).to_owned(), profile.clone())));
     Some(format!(
-        "pods of scheduler {} are placed with Berth's defaults; --config names profiles of their own",
+        "pods of scheduler {} are placed with Berth's defaults; use --config to set their profiles",
         others.join(", ")
     ))
 }

@@ -263,7 +263,7 @@ impl Snapshot {
         let _ = Head::begin(self.taken_at, &mut text);
         text.push_str("# It holds what decisions read; secrets, environments and commands are not in it.\n");
         if self.options.anonymize {
-            text.push_str("# Names, labels and images are made up.\n");
+            text.push_str("# Names, labels and images are pseudonyms.\n");
         }
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for object in &self.objects {

@@ -66,11 +66,11 @@ impl Kubeconfig {
 /// The kubeconfig with the entries of another one replacing those with the same names, and a remark if it had other
 /// content.
 fn merged(existing: &str, own: &str) -> anyhow::Result<(String, Option<String>)> {
-    let mut config: Value = serde_saphyr::from_str(existing).context("what is there is not YAML")?;
+    let mut config: Value = serde_saphyr::from_str(existing).context("the existing file is not YAML")?;
     let own: Value = serde_saphyr::from_str(own)?;
     let kind = config["kind"].as_str().unwrap_or("Config");
     if !config.is_object() || kind != "Config" {
-        bail!("what is there is no kubeconfig, and would be lost; give another --kubeconfig, or remove it");
+        bail!("the existing file is not a kubeconfig and would be lost; set another --kubeconfig, or remove it");
     }
     let mut others = 0;
     for list in ["clusters", "users", "contexts"] {

@@ -97,9 +97,7 @@ impl Simulated {
             }
             drivers.forget(&request.name);
         }
-        Err(Failure::not_asked(
-            "somebody else writes to the same pools all the time",
-        ))
+        Err(Failure::not_asked("another client keeps writing to the same pools"))
     }
 
     /// Writes the remaining space; returns `false` if another writer was faster.
@@ -140,7 +138,7 @@ impl Simulated {
                 return;
             }
             if !self.publish(&rooms).await {
-                tracing::debug!("somebody else wrote to a pool at the same moment");
+                tracing::debug!("another client wrote to a pool at the same time");
             }
         }
     }

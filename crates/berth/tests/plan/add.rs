@@ -75,7 +75,7 @@ fn a_pod_that_nothing_helps_is_left_and_the_exit_status_says_so() {
     let output = berth(&["plan", "-f", &cluster]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("No addition helps: 1 pod would be left"), "{said}");
+    assert!(said.starts_with("No addition helps: 1 pod would not run"), "{said}");
     assert!(said.contains("default/picky"), "{said}");
 }
 

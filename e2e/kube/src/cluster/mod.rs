@@ -46,7 +46,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Binaries(#[from] BinariesError),
     /// A key or certificate cannot be generated.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot generate a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// A file of the cluster cannot be written.
     #[error("{path}: {source}")]

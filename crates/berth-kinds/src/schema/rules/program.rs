@@ -60,13 +60,13 @@ pub enum RuleError {
     )]
     TooLarge,
     /// It calls an unsupported function.
-    #[error("calls {0}, which this server does not have: take the rule out to use the definition here")]
+    #[error("calls {0}, which this server does not support: remove the rule to use the definition here")]
     Function(String),
     /// It uses an unknown name.
     #[error("undeclared reference to '{0}'")]
     Variable(String),
     /// It should be evaluated on new objects too.
-    #[error("optionalOldSelf is not known to this server: take it out to use the definition here")]
+    #[error("optionalOldSelf is not supported by this server: remove it to use the definition here")]
     OptionalOldSelf,
     /// It would loop for too long.
     #[error("it would take too long on a value of this size")]

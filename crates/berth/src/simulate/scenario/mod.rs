@@ -268,7 +268,7 @@ impl Reader<'_> {
 
     fn check_nodes(&self, nodes: &Nodes, at: &str) -> Result<(), ScenarioError> {
         if *nodes == Nodes::default() {
-            let problem = "it names no nodes; expected `nodes`, `zone` or `nodeSelector`";
+            let problem = "it selects no nodes; expected `nodes`, `zone` or `nodeSelector`";
             return Err(self.broken(at.to_owned(), problem.to_owned()));
         }
         Ok(())

@@ -58,7 +58,7 @@ pub(super) fn action(value: Value) -> Result<Action, Broken> {
         names => {
             let names = names.join("` and `");
             return broken(format!(
-                "found `{names}` together; write each action as an item of its own"
+                "found `{names}` together; write each action as a separate item"
             ));
         }
     };
@@ -188,7 +188,7 @@ mod tests {
             (
                 json!({"drain": {}, "cordon": {}}),
                 "",
-                "write each action as an item of its own",
+                "write each action as a separate item",
             ),
             (
                 json!({"drian": {}}),

@@ -86,11 +86,11 @@ fn what_is_wrong_is_said_with_its_step_and_field() {
         ),
         (
             "steps: [{at: 5m, do: [{cordon: {}}]}]",
-            "s.yaml: steps[0].do[0].cordon: it names no nodes",
+            "s.yaml: steps[0].do[0].cordon: it selects no nodes",
         ),
         (
             "steps: [{at: 5m, do: [{drain: {}}]}]",
-            "s.yaml: steps[0].do[0].drain: it names no nodes",
+            "s.yaml: steps[0].do[0].drain: it selects no nodes",
         ),
         (
             "steps: [{at: 5m, do: [{addNodes: {generateName: new-}}]}]",
