@@ -9,6 +9,7 @@
 mod history;
 mod model;
 mod moment;
+mod overview;
 mod place;
 mod rows;
 mod tables;
@@ -16,5 +17,6 @@ mod tables;
 pub use history::{History, ROWS_MAX};
 pub use model::{Model, Tick};
 pub use moment::Moment;
+pub use overview::{Overview, Rack, Storage, Sum, WaitingPod, Zone};
 pub use rows::{Amount, ClaimRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow, WorkloadRow};
 pub use tables::{State, Update};

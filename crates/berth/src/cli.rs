@@ -71,10 +71,10 @@ pub enum Command {
     /// built-in provisioners and node agents. Prints the kubeconfig to use, then one line per event.
     #[command(after_help = help::UP_AFTER_HELP)]
     Up(UpArgs),
-    /// Show a cluster on a live web page: zones, nodes, pods and volumes, and why pods wait.
+    /// Show a cluster live, on a web page or in the terminal: zones, nodes, pods and volumes, and why pods wait.
     ///
-    /// Serves the page on loopback and prints its address. Reads what `berth explain` reads, and never secrets. Changes
-    /// nothing.
+    /// Serves the page on loopback and prints its address. With --terminal, shows the cluster in the terminal instead. Reads
+    /// what `berth explain` reads, and never secrets. Changes nothing.
     #[command(after_help = help::VIEW_AFTER_HELP)]
     View(ViewArgs),
     /// Run the scheduler on a cluster.

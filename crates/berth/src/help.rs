@@ -178,11 +178,15 @@ Examples:
   berth view
   berth view --context staging
   berth view --listen 127.0.0.1:8080
+  berth view --terminal
 
 The address holds a token, which the browser keeps for its session; without it the page shows nothing. Pages of other origins can \
 neither read nor embed it. The page needs nothing from the Internet. berth up serves it by itself.
 
-Kinds that you may not list are reported on the page and left out. The page needs the rights list and watch, on the kinds that \
+Keys with --terminal: the arrows or j, k, h and l move, Tab changes between waiting pods and zones, Enter tells why a pod waits, \
+describes a node, or opens a zone, / filters, Esc goes back, q quits.
+
+Kinds that you may not list are reported and left out. berth view needs the rights list and watch, on the kinds that \
 berth explain lists; events and leases are listed when you ask why a pod waits.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or no cluster.";

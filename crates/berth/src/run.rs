@@ -18,7 +18,7 @@ use crate::view;
 use anyhow::Context;
 use berth_cluster::simulation::{Difference, Outcome};
 use clap::CommandFactory;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 /// Success. For `explain`: the pod fits somewhere. For `simulate`: every pod has a node. For `plan`: there is one.
@@ -91,7 +91,10 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
             up::up(args, cli.color).map(|()| EXIT_DONE)
         }
         Command::View(args) => {
-            component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
+            // Lines of a log would be written across the screen.
+            if !args.terminal || !io::stderr().is_terminal() {
+                component::log(args.verbose.then_some(tracing::Level::INFO), cli.color);
+            }
             view::view(args, cli.color).map(|()| EXIT_DONE)
         }
         Command::Scheduler(args) => component::scheduler(args, cli.color).map(|()| EXIT_DONE),

@@ -121,3 +121,15 @@ fn no_text_of_an_object_is_obeyed() {
     }
     assert!(shown > 30, "the texts come out in letters: {shown}");
 }
+
+#[test]
+fn a_screen_is_drawn_on_terminals_alone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["view", "--terminal", "--kubeconfig", "no-such-kubeconfig"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.stdout, b"");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("--terminal needs a terminal"), "{told}");
+}

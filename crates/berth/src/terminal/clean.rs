@@ -30,7 +30,7 @@ impl<W> Clean<W> {
 impl<W: Write> Write for Clean<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        self.inner.write_all(clean(&text, Escape::Text).as_bytes())?;
+        self.inner.write_all(clean_text(&text).as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -48,6 +48,12 @@ impl<W: Write> Write for Clean<W> {
 #[must_use]
 pub fn clean_json(json: &str) -> String {
     clean(json, Escape::Json)
+}
+
+/// An untrusted text of several lines: line ends, tabs and plain styles stay, other control characters are escaped.
+#[must_use]
+pub fn clean_text(text: &str) -> String {
+    clean(text, Escape::Text)
 }
 
 /// An untrusted text as one line without styles: part of a sentence, or a cell of a table.

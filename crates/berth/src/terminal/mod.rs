@@ -5,7 +5,7 @@ mod wrap;
 
 use crate::input::Progress;
 use anstream::{AutoStream, ColorChoice};
-pub use clean::{Clean, clean_json, one_line};
+pub use clean::{Clean, clean_json, clean_text, one_line};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 pub use wrap::wrapped;
@@ -45,6 +45,12 @@ impl Color {
     pub fn stderr(self) -> Clean<AutoStream<io::Stderr>> {
         let choice = self.choice(|| AutoStream::choice(&io::stderr()));
         Clean::new(AutoStream::new(io::stderr(), choice))
+    }
+
+    /// Whether standard output has colours.
+    #[must_use]
+    pub fn is_colored(self) -> bool {
+        self.stdout().get_ref().current_choice() != ColorChoice::Never
     }
 
     fn choice(self, auto: impl FnOnce() -> ColorChoice) -> ColorChoice {

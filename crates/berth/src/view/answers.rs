@@ -11,6 +11,7 @@ use http::StatusCode;
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 /// Questions that are worked on at a time: each takes a processor and a copy of the cluster.
 const AT_A_TIME: usize = 2;
@@ -21,6 +22,54 @@ pub(super) struct Answers {
     connection: Connection,
     decisions: ConfigArgs,
     free: Arc<Semaphore>,
+}
+
+/// An object that somebody asks about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct About {
+    /// As `berth explain` takes it: `pod`, `node`.
+    pub(super) kind: String,
+    /// Empty if it has none.
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl About {
+    /// As pages ask: `kind=pod&namespace=shop&name=db-0`.
+    fn asked(query: &str) -> Self {
+        let value = |key: &str| {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let mut values = pairs.filter(|(name, _)| *name == key).map(|(_, value)| value);
+            values.next().unwrap_or_default().to_owned()
+        };
+        Self {
+            kind: value("kind"),
+            namespace: value("namespace"),
+            name: value("name"),
+        }
+    }
+}
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    #[error("expected kind, namespace and name of an object")]
+    NoName,
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+    #[error("the explanation failed: {0}")]
+    Failed(JoinError),
+}
+
+impl Unanswered {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoName => StatusCode::BAD_REQUEST,
+            Self::Explain(ExplainError::NoPod { .. } | ExplainError::NoObject(_)) => StatusCode::NOT_FOUND,
+            Self::Explain(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
 }
 
 /// A status and JSON.
@@ -37,9 +86,24 @@ impl Answers {
 
     /// What `berth explain -o json` says about an object. Nothing if the owner has ended.
     pub(super) async fn explain(&self, asker: &Asker, query: &str) -> Option<Answer> {
-        let args = match self.asked(query) {
+        Some(match self.explained(asker, &About::asked(query)).await? {
+            Ok((answer, remarks)) => {
+                let body = serde_json::to_vec(&json!({"answer": answer, "remarks": remarks}));
+                (StatusCode::OK, body.unwrap_or_default().into())
+            }
+            Err(unanswered) => refused(unanswered.status(), &unanswered.to_string()),
+        })
+    }
+
+    /// What `berth explain` says about an object, with remarks. Nothing if the owner has ended.
+    pub(super) async fn explained(
+        &self,
+        asker: &Asker,
+        about: &About,
+    ) -> Option<Result<(explain::Answer, Vec<String>), Unanswered>> {
+        let args = match self.args(about) {
             Ok(args) => args,
-            Err(problem) => return Some(refused(StatusCode::BAD_REQUEST, &problem)),
+            Err(unanswered) => return Some(Err(unanswered)),
         };
         let _permit = self.free.acquire().await.ok()?;
         let sources = asker.ask(Question::Sources).await?;
@@ -47,15 +111,8 @@ impl Answers {
         let evidence = evidence_of(&self.connection).await.unwrap_or_default();
         let work = tokio::task::spawn_blocking(move || explain::answer_sources(&args, &sources, &evidence));
         Some(match work.await {
-            Ok(Ok((answer, remarks))) => {
-                let body = serde_json::to_vec(&json!({"answer": answer, "remarks": remarks}));
-                (StatusCode::OK, body.unwrap_or_default().into())
-            }
-            Ok(Err(error @ (ExplainError::NoPod { .. } | ExplainError::NoObject(_)))) => {
-                refused(StatusCode::NOT_FOUND, &error.to_string())
-            }
-            Ok(Err(error)) => refused(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
-            Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Ok(answer) => answer.map_err(Unanswered::from),
+            Err(error) => Err(Unanswered::Failed(error)),
         })
     }
 
@@ -77,21 +134,16 @@ impl Answers {
         })
     }
 
-    /// What is asked, as `berth explain` would be asked: `kind=pod&namespace=shop&name=db-0`.
-    fn asked(&self, query: &str) -> Result<ExplainArgs, String> {
-        let value = |key: &str| {
-            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let mut values = pairs.filter(|(name, _)| *name == key).map(|(_, value)| value);
-            values.next().unwrap_or_default()
-        };
-        let (kind, namespace, name) = (value("kind"), value("namespace"), value("name"));
+    /// What is asked, as `berth explain` would be asked.
+    fn args(&self, about: &About) -> Result<ExplainArgs, Unanswered> {
+        let About { kind, namespace, name } = about;
         // Names of Kubernetes need no escapes.
-        let is_name = |text: &str| {
+        let is_name = |text: &String| {
             text.chars()
                 .all(|letter| letter.is_ascii_alphanumeric() || "-._:".contains(letter))
         };
         if name.is_empty() || ![kind, namespace, name].into_iter().all(is_name) {
-            return Err("expected kind, namespace and name of an object".to_owned());
+            return Err(Unanswered::NoName);
         }
         Ok(ExplainArgs {
             filename: Vec::new(),

@@ -1,13 +1,15 @@
-//! `berth view`: a page that shows a cluster as it is, live. `berth up` serves it, too.
+//! `berth view`: shows a cluster as it is, live, on a page or in the terminal. `berth up` serves the page, too.
 //!
 //! `watching` brings objects, `owner` keeps them and the rows of the page, `server` serves both the page and its data to
-//! whom `guard` lets in, and `answers` works out what is asked. Nothing is written to the cluster.
+//! whom `guard` lets in, `screen` draws them in a terminal, and `answers` works out what is asked. Nothing is written to the
+//! cluster.
 
 mod answers;
 mod assets;
 mod guard;
 mod kept;
 mod owner;
+mod screen;
 mod server;
 mod stream;
 mod watching;
@@ -23,7 +25,7 @@ use anyhow::Context;
 use berth_kube::CancellationToken;
 use clap::Args;
 use guard::Guard;
-use owner::Owner;
+use owner::{Asker, Owner};
 use server::Server;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -46,6 +48,9 @@ pub struct ViewArgs {
     /// Context of the kubeconfig. Defaults to the current context.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// Show the cluster in this terminal instead of on a page.
+    #[arg(short, long, conflicts_with_all = ["listen", "token_file"])]
+    pub terminal: bool,
     /// Address to serve the page on. Port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ANY_PORT)]
     pub listen: SocketAddr,
@@ -63,10 +68,10 @@ pub struct ViewArgs {
     pub verbose: bool,
 }
 
-/// Serves the page of the cluster of a kubeconfig until interrupted.
+/// Shows the cluster of a kubeconfig until interrupted.
 ///
 /// # Errors
-/// If there is no cluster, the configuration is broken, or the address cannot be used.
+/// If there is no cluster, the configuration is broken, or the address or the terminal cannot be used.
 pub fn view(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
     // Broken configuration is told here, and not by each answer.
     args.decisions.read()?;
@@ -79,6 +84,9 @@ pub fn view(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
 }
 
 async fn run(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
+    if args.terminal {
+        return show(args, color).await;
+    }
     let token = match &args.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path);
@@ -88,10 +96,7 @@ async fn run(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
         None => new_token()?,
     };
     anyhow::ensure!(!token.is_empty(), "the token is empty");
-    let (kubeconfig, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
-    let connection = Connection::to(kubeconfig, context, args.request_timeout).await?;
-    // A cluster that cannot be reached is told at once. Later the page tells.
-    connection.check().await?;
+    let connection = connect(args).await?;
     let page = Page::listen(args.listen, token).await?;
     let interrupted = component::interrupted();
     let mut out = color.stdout();
@@ -109,6 +114,39 @@ async fn run(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
     cancel.cancel();
     while tasks.join_next().await.is_some() {}
     Ok(())
+}
+
+/// Shows the cluster in the terminal.
+async fn show(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
+    screen::check_terminal()?;
+    let connection = connect(args).await?;
+    let interrupted = component::interrupted();
+    let cancel = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let view = screen::View {
+        server: connection.server().to_owned(),
+        asker: watch(&connection, &cancel, &mut tasks),
+        answers: Answers::new(connection, args.decisions.clone()),
+        colored: color.is_colored(),
+    };
+    let result = view.show(&mut tasks, interrupted).await;
+    cancel.cancel();
+    result
+}
+
+/// The cluster. One that cannot be reached is told at once; what goes wrong later is shown.
+async fn connect(args: &ViewArgs) -> anyhow::Result<Connection> {
+    let (kubeconfig, context) = (args.kubeconfig.as_deref(), args.context.as_deref());
+    let connection = Connection::to(kubeconfig, context, args.request_timeout).await?;
+    connection.check().await?;
+    Ok(connection)
+}
+
+/// Watches the cluster until cancelled.
+fn watch(connection: &Connection, cancel: &CancellationToken, tasks: &mut JoinSet<()>) -> Asker {
+    let failures = Failures::default();
+    let heard = watching::start(connection.api(), &failures, cancel, tasks);
+    Owner::new(failures).start(heard, cancel.clone(), tasks)
 }
 
 /// A token for the address of a page.
@@ -159,12 +197,9 @@ impl Page {
         cancel: &CancellationToken,
     ) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let failures = Failures::default();
-        let heard = watching::start(connection.api(), &failures, cancel, &mut tasks);
-        let asker = Owner::new(failures).start(heard, cancel.clone(), &mut tasks);
         let server = Server {
             guard: Arc::new(Guard::new(self.token, self.address.ip())),
-            asker,
+            asker: watch(connection, cancel, &mut tasks),
             answers: Answers::new(connection.clone(), decisions),
         };
         tasks.spawn(server.serve(self.listener, cancel.clone()));

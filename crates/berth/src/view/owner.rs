@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::watching::{Changed, Failing, Failures, Heard, resources};
 use crate::input::Source;
 use berth_kube::CancellationToken;
-use berth_view::{History, Model};
+use berth_view::{History, Model, Overview};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -37,6 +37,11 @@ pub(super) enum Question {
     Follow(oneshot::Sender<Following>),
     /// The past.
     History(oneshot::Sender<Bytes>),
+    /// The cluster summed up, if it changed since a tick.
+    Look {
+        seen: Option<u64>,
+        sender: oneshot::Sender<Look>,
+    },
     /// The objects, to decide on.
     Sources(oneshot::Sender<Vec<Source>>),
 }
@@ -45,6 +50,17 @@ pub(super) enum Question {
 pub(super) struct Following {
     pub(super) first: Bytes,
     pub(super) next: broadcast::Receiver<Bytes>,
+}
+
+/// The cluster summed up, and how well it is heard.
+pub(super) struct Look {
+    /// The tick it belongs to.
+    pub(super) number: u64,
+    /// Nothing if it is as it was.
+    pub(super) overview: Option<Overview>,
+    /// Whether all kinds were listed, as far as that is possible.
+    pub(super) complete: bool,
+    pub(super) failing: Vec<Failing>,
 }
 
 /// Asks the owner.
@@ -220,6 +236,15 @@ impl Owner {
                 self.tick();
                 let history = serde_json::to_vec(&self.history.as_ref());
                 let _ = sender.send(history.unwrap_or_default().into());
+            }
+            Question::Look { seen, sender } => {
+                let number = self.model.number();
+                let _ = sender.send(Look {
+                    number,
+                    overview: (seen != Some(number)).then(|| Overview::of(self.model.state())),
+                    complete: self.history.is_some(),
+                    failing: self.failures.all(),
+                });
             }
             Question::Sources(sender) => {
                 let failing = self.failures.all();
