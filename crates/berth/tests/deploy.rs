@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use berth::cli::Cli;
+use berth::cluster::WORKLOADS;
 use berth_core::api::Kind;
 use berth_kube::resource::Resource;
 use clap::Parser;
@@ -59,8 +60,8 @@ fn pods() -> Vec<(String, Value, Value)> {
     }
     assert_eq!(
         pods.len(),
-        5,
-        "scheduler, also as a static pod, controller, and the provisioner in two ways"
+        6,
+        "scheduler, also as a static pod, controller, the provisioner in two ways, and the page"
     );
     pods
 }
@@ -121,8 +122,17 @@ fn probes_ask_where_the_component_answers() {
         assert!(host || listen.ip().is_unspecified(), "{file}: probes come from outside");
         let port = &container["ports"][0];
         assert_eq!(port["containerPort"], listen.port(), "{file}");
+        // The page has no path of its own for probes, and answers to names of its own machine alone.
+        let is_page = container["name"] == "view";
         for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+            let path = if is_page { "/" } else { path };
             let asked = &container[probe]["httpGet"];
+            let named = json!([{"name": "Host", "value": "localhost"}]);
+            assert_eq!(
+                asked["httpHeaders"],
+                if is_page { named } else { Value::Null },
+                "{file}"
+            );
             assert_eq!(
                 (&asked["path"], &asked["port"]),
                 (&path.into(), &port["name"]),
@@ -236,15 +246,10 @@ fn replicas_go_to_different_nodes_even_where_there_are_no_zones() {
 
 #[test]
 fn roles_are_about_kinds_that_berth_knows() {
-    let others = [
-        Resource::EVENTS,
-        Resource::SECRETS,
-        Resource::LEASES,
-        Resource::DEPLOYMENTS,
-    ];
-    let mut known: BTreeSet<(&str, &str)> = others.map(|resource| (resource.group, resource.plural)).into();
-    // The owner of a provisioner's pod is read whatever its kind.
-    known.insert(("apps", "daemonsets"));
+    let others = [Resource::EVENTS, Resource::SECRETS, Resource::LEASES];
+    // The page shows workloads, and the owner of a provisioner's pod is read whatever its kind.
+    let others = others.into_iter().chain(WORKLOADS);
+    let mut known: BTreeSet<(&str, &str)> = others.map(|resource| (resource.group, resource.plural)).collect();
     known.insert(REPORTS);
     known.extend(
         Kind::ALL
@@ -267,29 +272,54 @@ fn roles_are_about_kinds_that_berth_knows() {
                 );
             }
             let verbs = words("verbs");
-            // A watch starts with a list, and every lister here also watches.
-            assert_eq!(verbs.contains(&"list"), verbs.contains(&"watch"), "{file}: {rule}");
+            // A watch starts with a list, and every lister here also watches, but for what an answer of the page needs once.
+            let once = ["events", "leases"].contains(&words("resources")[0]) && verbs == ["list"];
+            assert!(
+                once || verbs.contains(&"list") == verbs.contains(&"watch"),
+                "{file}: {rule}"
+            );
             assert!(!verbs.contains(&"*"), "{file}: {rule}");
         }
     }
 }
 
-#[test]
-fn the_scheduler_may_watch_all_that_decisions_read() {
+/// What an account may do with a verb everywhere.
+fn granted(account: &str, verb: &str) -> BTreeSet<String> {
     let role = objects()
         .into_iter()
         .map(|(_, object)| object)
-        .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "berth-scheduler");
-    let mut watched = BTreeSet::new();
+        .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == account);
+    let mut granted = BTreeSet::new();
     for rule in role.unwrap()["rules"].as_array().unwrap() {
-        if rule["verbs"].as_array().unwrap().contains(&"watch".into()) {
+        if rule["verbs"].as_array().unwrap().contains(&verb.into()) {
             let resources = rule["resources"].as_array().unwrap().iter();
-            watched.extend(resources.map(|resource| resource.as_str().unwrap().to_owned()));
+            granted.extend(resources.map(|resource| resource.as_str().unwrap().to_owned()));
         }
     }
+    granted
+}
+
+/// What decisions read.
+fn read() -> BTreeSet<String> {
     let read = Kind::ALL.iter().map(|kind| Resource::of(*kind).plural);
-    let read = read.chain([REPORTS.1]).map(str::to_owned);
-    assert_eq!(watched, read.collect());
+    read.chain([REPORTS.1]).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_scheduler_may_watch_all_that_decisions_read() {
+    assert_eq!(granted("berth-scheduler", "watch"), read());
+}
+
+#[test]
+fn the_page_may_watch_what_it_shows_and_nothing_else() {
+    let workloads = WORKLOADS.iter().map(|resource| resource.plural.to_owned());
+    let watched: BTreeSet<String> = read().into_iter().chain(workloads).collect();
+    assert_eq!(granted("berth-view", "watch"), watched);
+    let listed = watched.into_iter().chain(["events".to_owned(), "leases".to_owned()]);
+    assert_eq!(granted("berth-view", "list"), listed.collect());
+    for verb in ["get", "create", "update", "patch", "delete"] {
+        assert_eq!(granted("berth-view", verb), BTreeSet::new(), "{verb}");
+    }
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl Guard {
         if name.eq_ignore_ascii_case("localhost") {
             return true;
         }
-        let own = |address: IpAddr| address.is_loopback() || address == self.address;
+        // To listen on every address is to have no name of one's own but those of loopback.
+        let own = |address: IpAddr| address.is_loopback() || (address == self.address && !address.is_unspecified());
         name.parse::<IpAddr>().is_ok_and(own)
     }
 }
@@ -103,6 +104,23 @@ mod tests {
             assert!(!admits(&[("host", host)]), "{host}");
         }
         assert!(!admits(&[]));
+    }
+
+    #[test]
+    fn a_forwarded_port_reaches_a_page_that_listens_everywhere() {
+        let guard = Guard::new("secret".to_owned(), IpAddr::from([0, 0, 0, 0]));
+        let admits = |host: &str| {
+            let mut map = HeaderMap::new();
+            map.insert(HOST, host.parse().unwrap());
+            map.insert(ORIGIN, format!("http://{host}").parse().unwrap());
+            guard.admit(&map).is_ok()
+        };
+        for host in ["localhost:9999", "127.0.0.1:8080", "[::1]:8080"] {
+            assert!(admits(host), "{host}");
+        }
+        for host in ["0.0.0.0:8080", "10.0.0.7:8080", "berth-view.berth-system.svc:8080"] {
+            assert!(!admits(host), "{host}");
+        }
     }
 
     #[test]
