@@ -141,22 +141,45 @@ impl Simulation {
         progress: &mut dyn FnMut(u64),
         after: &mut dyn FnMut(&Self),
     ) -> Result<(), PerformError> {
+        let mut go_on = |scheduled| {
+            progress(scheduled);
+            false
+        };
+        self.play_unless(scenario, &mut go_on, after).map(drop)
+    }
+
+    /// Plays a scenario as [`Self::play`] does, unless `stop` says that it is to end early; it is given how many pods were
+    /// scheduled. Says whether the scenario was played to its end.
+    ///
+    /// # Errors
+    /// If something is to be done to an object that is not there.
+    pub fn play_unless(
+        &mut self,
+        scenario: &Scenario,
+        stop: &mut dyn FnMut(u64) -> bool,
+        after: &mut dyn FnMut(&Self),
+    ) -> Result<bool, PerformError> {
+        let mut stop = |simulation: &Self| stop(simulation.scheduler.counts().scheduled);
         let mut before = Picture::default();
         let mut did = Vec::new();
         let mut name = "start".to_owned();
         let mut at = SignedDuration::ZERO;
         for (index, step) in scenario.steps.iter().enumerate() {
             let moment = self.start.checked_add(step.at).unwrap_or(self.now);
-            self.run_until(Some(moment), progress);
+            if self.advance(Some(moment), &mut stop) {
+                return Ok(false);
+            }
             before = self.conclude(name, at, did, before);
             after(self);
             did = self.perform(&scenario.file, index, step)?;
             (name, at) = (step.name.clone(), step.at);
         }
-        self.run_until(None, progress);
+        if self.advance(None, &mut stop) {
+            return Ok(false);
+        }
         self.conclude(name, at, did, before);
         after(self);
-        Ok(())
+        Ok(true)
     }
 
     /// The outcome of the scenario's steps so far.

@@ -10,11 +10,14 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
 /// Questions that are worked on at a time: each takes a processor and a copy of the cluster.
 const AT_A_TIME: usize = 2;
+/// How long a simulation may take: nobody looks at a page for longer, and others wait for their answers.
+const WHAT_IF_MAX: Duration = Duration::from_secs(60);
 
 /// Works answers out.
 #[derive(Clone)]
@@ -125,7 +128,10 @@ impl Answers {
         let _permit = self.free.acquire().await.ok()?;
         let sources = asker.ask(Question::Sources).await?;
         let decisions = self.decisions.clone();
-        let work = tokio::task::spawn_blocking(move || what_if::play(&asked, &decisions, &sources));
+        let work = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            what_if::play(&asked, &decisions, &sources, &mut || begun.elapsed() > WHAT_IF_MAX)
+        });
         Some(match work.await {
             Ok(Ok(answer)) => (StatusCode::OK, answer.to_string().into()),
             // The question was understood, and this is the answer.

@@ -104,7 +104,12 @@ fn objects(yaml: &str) -> Result<Vec<Value>, String> {
 ///
 /// # Errors
 /// What is wrong with the change or the cluster, in words.
-pub(super) fn play(asked: &WhatIf, decisions: &ConfigArgs, sources: &[Source]) -> Result<Value, String> {
+pub(super) fn play(
+    asked: &WhatIf,
+    decisions: &ConfigArgs,
+    sources: &[Source],
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Value, String> {
     let text = asked.scenario()?;
     let scenario = read_text(&FILE.into(), &text, Path::new(""));
     let scenario = scenario.map_err(|error| error.to_string())?;
@@ -118,8 +123,13 @@ pub(super) fn play(asked: &WhatIf, decisions: &ConfigArgs, sources: &[Source]) -
     let prepared = prepared.map_err(|error| error.to_string())?;
     let mut simulation = Simulation::new(prepared.options);
     simulation.load(prepared.objects).map_err(|error| error.to_string())?;
-    let played = simulation.play(&scenario, &mut |_| {}, &mut |_| {});
-    played.map_err(|error| error.to_string())?;
+    let played = simulation.play_unless(&scenario, &mut |_| stop(), &mut |_| {});
+    if !played.map_err(|error| error.to_string())? {
+        return Err(format!(
+            "the simulation takes too long to be worked out for a page; on the command line it may take its time: \
+             berth simulate --scenario {FILE}, with this in the file:\n{text}"
+        ));
+    }
     let outcome = examined(&simulation, &prepared.summary.gaps);
     Ok(json!({
         "steps": outcome.steps,
@@ -152,7 +162,7 @@ mod tests {
 
     fn placed(asked: Value) -> Result<(i64, i64), String> {
         let asked: WhatIf = serde_json::from_value(asked).map_err(|error| error.to_string())?;
-        let answer = play(&asked, &ConfigArgs::default(), &sources())?;
+        let answer = play(&asked, &ConfigArgs::default(), &sources(), &mut || false)?;
         let of = |step: usize| answer["steps"][step]["summary"]["placed"].as_i64().unwrap();
         Ok((of(0), of(1)))
     }
@@ -174,6 +184,21 @@ mod tests {
             placed(json!({"what": "addNodes", "like": "node-a1", "count": 2})),
             Ok((3, 3))
         );
+    }
+
+    #[test]
+    fn a_simulation_that_takes_too_long_is_stopped() {
+        let asked = WhatIf::Cordon {
+            node: "node-a1".to_owned(),
+        };
+        let mut turns = 0;
+        let mut stop = || {
+            turns += 1;
+            turns > 2
+        };
+        let answer = play(&asked, &ConfigArgs::default(), &sources(), &mut stop);
+        assert!(answer.unwrap_err().contains("takes too long"));
+        assert_eq!(turns, 3, "nothing more is done");
     }
 
     #[test]
