@@ -3,7 +3,7 @@
 import { byId, h } from "./dom.js";
 import { objectAnswer, podAnswer, reasonsOf } from "./explain.js";
 import { ask } from "./feed.js";
-import { bytes, count, cpu, duration, percent } from "./format.js";
+import { ago, bytes, count, cpu, percent } from "./format.js";
 
 const NAMES_SHOWN = 50;
 const KINDS = { pods: "pod", claims: "pvc", volumes: "pv", nodes: "node" };
@@ -114,7 +114,7 @@ export class Details {
         ["Node", row.node ? this.link("nodes", row.node) : row.nominated ? `none yet; ${row.nominated} is chosen` : "none"],
         ["Requests", `${cpu(row.cpu)} CPU, ${bytes(row.memory)} memory`],
         ["Made by", row.owner],
-        ["Made", since ? `${duration(Math.max(0, Math.floor((Date.now() - since) / 10000) * 10000))} ago` : ""],
+        ["Made", since ? ago(Math.floor((Date.now() - since) / 10000) * 10000) : ""],
       ]),
       waits && row.message ? h("p", { class: "warn" }, row.message) : null,
       ...this.links("Claims", "claims", row.claims ?? []),

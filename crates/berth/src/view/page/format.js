@@ -28,6 +28,9 @@ export const duration = (ms) => {
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 };
 
+// How long ago something was, in whole seconds.
+export const ago = (ms) => (ms < 1000 ? "a moment ago" : `${duration(Math.floor(ms / 1000) * 1000)} ago`);
+
 export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
 
 // The name without its namespace.

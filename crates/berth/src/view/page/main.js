@@ -3,7 +3,7 @@
 import { Details } from "./details.js";
 import { byId, h, say } from "./dom.js";
 import { follow, setToken, takeToken } from "./feed.js";
-import { bytes, clock, count, cpu, duration, percent } from "./format.js";
+import { ago, bytes, clock, count, cpu, percent } from "./format.js";
 import { Topology } from "./map.js";
 import { Model } from "./model.js";
 import { Timeline } from "./timeline.js";
@@ -100,9 +100,9 @@ const drawStanding = () => {
   let [text, state] = ["Live", "good"];
   if (!byId("token-form").hidden) [text, state] = ["No token", ""];
   else if (past) [text, state] = [`Showing ${clock(pastAt)}`, "old"];
-  else if (lost || (age !== undefined && age > OLD_MS)) [text, state] = [age === undefined ? "Cannot reach berth, trying again" : `Showing data from ${duration(Math.floor(age / 1000) * 1000)} ago, reconnecting`, "bad"];
+  else if (lost || (age !== undefined && age > OLD_MS)) [text, state] = [age === undefined ? "Cannot reach berth, trying again" : `Showing data from ${ago(age)}, reconnecting`, "bad"];
   else if (heardAt === undefined) [text, state] = ["Connecting", ""];
-  else if (cut.length > 0) [text, state] = [`Showing data from ${duration(Math.max(...cut.map((one) => one.seconds)) * 1000)} ago: the cluster does not answer (${cut[0].kind})`, "bad"];
+  else if (cut.length > 0) [text, state] = [`Showing data from ${ago(Math.max(...cut.map((one) => one.seconds)) * 1000)}: the cluster does not answer (${cut[0].kind})`, "bad"];
   else if (!standing.complete) [text, state] = ["Reading the cluster", ""];
   say(element, text);
   element.className = state;

@@ -41,7 +41,8 @@ export class Waiting {
     }
     for (const age of byId("waiting-groups").querySelectorAll("[data-since]")) {
       const since = Number(age.dataset.since);
-      const text = since > 0 && now > since ? `for ${duration(Math.floor((now - since) / 1000) * 1000)}` : "";
+      const seconds = Math.floor((now - since) / 1000);
+      const text = since > 0 && seconds > 0 ? `for ${duration(seconds * 1000)}` : "";
       if (age.textContent !== text) age.textContent = text;
     }
   }
