@@ -9,6 +9,7 @@ const MOMENTS_SHOWN = 200;
 const MOMENTS_KEPT = 2000;
 const BARS = 40;
 const PLAY_MS = 250;
+const DRAW_MS = 500;
 
 const WORDS = {
   podWaits: (moment) => `${moment.pod} waits for a node`,
@@ -55,7 +56,15 @@ export class Timeline {
     this.length = (this.length ?? 0) + 1;
     for (const moment of tick.moments) this.moments.push({ ...moment, at: tick.at, number: tick.number });
     if (this.moments.length > MOMENTS_KEPT) this.moments.splice(0, this.moments.length - MOMENTS_KEPT);
-    if (!this.past) this.draw();
+    this.drawSoon();
+  }
+
+  // A busy cluster changes several times a second, and all lines and plots are drawn anew: twice a second is enough to follow them.
+  drawSoon() {
+    this.due ??= setTimeout(() => {
+      this.due = undefined;
+      if (!this.past) this.draw();
+    }, DRAW_MS);
   }
 
   // Fetches all of the past, to be looked at moment by moment.
