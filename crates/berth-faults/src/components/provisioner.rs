@@ -169,8 +169,7 @@ impl Reconciler for Provisioning {
         if let Object::PersistentVolume(volume) = object {
             self.volume_appeared(volume);
         }
-        self.state.apply(object);
-        vec![doc.key.clone()]
+        self.state.apply(object)
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {

@@ -215,8 +215,7 @@ impl Reconciler for Provisioning {
         if let Object::PersistentVolume(volume) = &object {
             self.volume_appeared(volume);
         }
-        self.state.apply(&object);
-        vec![answer.key.clone()]
+        self.state.apply(&object)
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
