@@ -12,9 +12,12 @@
 
 use crate::capacity;
 use crate::change::{CapacityChange, Change};
+use crate::clean::is_to_be_marked;
 use crate::index::{attributes_class, modes_differ, size_of};
+use crate::state::State;
 use crate::{claim as claims, volume as volumes};
 use berth_core::api::{Kind, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use berth_core::clean::is_clean;
 use berth_core::effect::Effect;
 use berth_core::model::AccessModes;
 use berth_core::names;
@@ -53,9 +56,14 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
 }
 
 /// The writes that are still missing to bind the two.
-pub(crate) fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Effect> {
+pub(crate) fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim, state: &State) -> Vec<Effect> {
     let to_volume = [reserve(volume, claim), phase(volume, "Bound", String::new())];
-    let to_claim = [complete(claim, volume), bound_status(claim, volume)];
+    let completed = claim.metadata.annotations.contains_key(names::BIND_COMPLETED);
+    let marks = !completed && is_to_be_marked(claim, volume, state);
+    // No node mounts a claim in another phase: it stays clean until one admits a pod.
+    let is_open = !marks && !is_clean(claim);
+    let status = is_open.then(|| bound_status(claim, volume)).flatten();
+    let to_claim = [complete(claim, volume, marks), status];
     let to_volume = to_volume
         .into_iter()
         .flatten()
@@ -95,12 +103,13 @@ pub(crate) fn phase(volume: &PersistentVolume, phase: &'static str, message: Str
     (volume.status.phase != phase).then_some(Change::VolumePhase { phase, message })
 }
 
-fn complete(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Change> {
+fn complete(claim: &PersistentVolumeClaim, volume: &PersistentVolume, marks: bool) -> Option<Change> {
     let names_it = claim.spec.volume_name == volume.metadata.name;
     let completed = claim.metadata.annotations.contains_key(names::BIND_COMPLETED);
     (!names_it || !completed).then(|| Change::CompleteClaim {
         volume_name: (!names_it).then(|| volume.metadata.name.clone()),
         unhold: claim.metadata.annotations.contains_key(names::HELD_FOR),
+        clean: marks.then(|| claim.metadata.uid.clone()),
     })
 }
 

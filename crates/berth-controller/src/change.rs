@@ -47,6 +47,8 @@ pub enum Change {
         volume_name: Option<String>,
         /// It was held by an attempt, and no longer is.
         unhold: bool,
+        /// Its uid, if it is marked as one that no pod has used.
+        clean: Option<String>,
     },
     /// A claim's status.
     ClaimStatus {
@@ -162,13 +164,18 @@ impl Change {
                 "phase": phase,
                 "message": if message.is_empty() { Value::Null } else { json!(message) },
             }}),
-            Self::CompleteClaim { volume_name, unhold } => {
+            Self::CompleteClaim {
+                volume_name,
+                unhold,
+                clean,
+            } => {
                 let marks = [
                     Some((names::BIND_COMPLETED, Some("yes"))),
                     volume_name
                         .is_some()
                         .then_some((names::BOUND_BY_CONTROLLER, Some("yes"))),
                     unhold.then_some((names::HELD_FOR, None)),
+                    clean.as_deref().map(|uid| (names::CLEAN, Some(uid))),
                 ];
                 let mut patch = json!({"metadata": annotations(marks.into_iter().flatten())});
                 if let Some(volume_name) = volume_name {
@@ -268,6 +275,7 @@ reasons! {
     ExternalProvisioning,
     FailedBinding,
     ProvisioningFailed,
+    RolledBack,
     VolumeDelete,
     VolumeFailedDelete,
     VolumeFailedRecycle,

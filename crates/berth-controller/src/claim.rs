@@ -12,6 +12,7 @@
 
 use crate::bind::{bind, is_reserved_for, mismatch, unbound_status};
 use crate::change::{Change, Reason};
+use crate::clean::settle_clean;
 use crate::held::settle_hold;
 use crate::lower;
 use crate::placed::bind_for_placed_pod;
@@ -76,6 +77,9 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         let key = names::MIGRATED_TO;
         return vec![write(claim, &Change::Annotate { key, value })];
     }
+    if let Some(effects) = settle_clean(claim, state) {
+        return effects;
+    }
     let binding = if claim.metadata.annotations.contains_key(names::BIND_COMPLETED) {
         Binding::Completed
     } else {
@@ -88,7 +92,7 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         // The volume may still be created. Until then there is nothing to report.
         (Binding::Open, NamedVolume::Missing(_)) => unbound_status(claim, "Pending").into_iter().collect(),
         (Binding::Open, NamedVolume::Free(volume)) => match mismatch(volume, claim) {
-            None => bind(volume, claim),
+            None => bind(volume, claim, state),
             Some(problem) => {
                 let message = format!("Cannot bind to requested volume {:?}: {problem}", volume.metadata.name);
                 refuse(claim, EventType::Warning, Reason::VolumeMismatch, message)
@@ -96,7 +100,7 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
         },
         // The user paired them on both sides, or a binding stopped halfway: size and class are not checked.
         (Binding::Open, NamedVolume::ReservedByName(volume) | NamedVolume::ReservedByUid(volume)) => {
-            bind(volume, claim)
+            bind(volume, claim, state)
         }
         (Binding::Open, NamedVolume::Taken(volume)) => taken(claim, volume),
         (Binding::Completed, NamedVolume::None) => {
@@ -112,9 +116,9 @@ pub fn sync_claim(claim: &PersistentVolumeClaim, state: &State, settings: &Setti
             lose(claim, Reason::ClaimLost, message, Some(gone))
         }
         // The volume lost its reference, or was recreated: the claim keeps it.
-        (Binding::Completed, NamedVolume::Free(volume)) => bind(volume, claim),
+        (Binding::Completed, NamedVolume::Free(volume)) => bind(volume, claim, state),
         // Everything is in order, or the last writes of the binding are missing.
-        (Binding::Completed, NamedVolume::ReservedByUid(volume)) => bind(volume, claim),
+        (Binding::Completed, NamedVolume::ReservedByUid(volume)) => bind(volume, claim, state),
         (Binding::Completed, NamedVolume::ReservedByName(volume) | NamedVolume::Taken(volume)) => {
             let message = "Two claims are bound to the same volume, this one is bound incorrectly";
             // Another controller may have completed the binding, and the volume watch may lag behind.
@@ -144,7 +148,7 @@ fn find_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settings
 fn choose_volume(claim: &PersistentVolumeClaim, state: &State, settings: &Settings) -> Vec<Effect> {
     let delayed = state.is_delayed(claim, settings);
     if let Some(volume) = state.best_volume(claim, delayed) {
-        return bind(volume, claim);
+        return bind(volume, claim, state);
     }
     if claim.class_name().is_none()
         && let Some(class) = state.default_class()

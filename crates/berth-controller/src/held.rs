@@ -149,7 +149,8 @@ pub(crate) fn give_back_unbound(volume: &PersistentVolume, claim: &ObjectReferen
     Some(effects)
 }
 
-fn give_back(volume: &PersistentVolume) -> Vec<Effect> {
+/// Makes a reserved volume free again.
+pub(crate) fn give_back(volume: &PersistentVolume) -> Vec<Effect> {
     let by_controller = volume.metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER);
     let release = Change::ReleaseVolume {
         keep_name: !by_controller,

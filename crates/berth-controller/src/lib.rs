@@ -17,6 +17,7 @@ mod bind;
 mod capacity;
 mod change;
 mod claim;
+mod clean;
 pub mod ephemeral;
 mod held;
 mod index;

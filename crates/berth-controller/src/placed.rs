@@ -41,7 +41,7 @@ pub(crate) fn bind_for_placed_pod(
     let pod = state.pods_using(&name).find(is_placed)?;
     let node = pod.node_name.as_str();
     if let Some(volume) = assigned_volume(claim, pod, state, settings)? {
-        return Some(bind(volume, claim));
+        return Some(bind(volume, claim, state));
     }
     let class = claim.class_name().and_then(|class| state.class(class))?;
     if class.provisioner != names::NO_PROVISIONER {

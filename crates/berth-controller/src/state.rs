@@ -35,6 +35,8 @@ pub struct PodUse {
     pub node_name: String,
     /// It has finished.
     pub terminated: bool,
+    /// Its node has admitted it, and may mount its volumes.
+    pub admitted: bool,
     /// Names of the claims it uses, including those of ephemeral volumes.
     pub claims: Vec<String>,
     /// Its ephemeral volumes.
@@ -59,6 +61,7 @@ impl PodUse {
             },
             node_name: pod.spec.node_name.clone(),
             terminated: pod.is_finished(),
+            admitted: pod.was_admitted(),
             claims: named
                 .chain(ephemeral.iter().map(|volume| volume.claim.clone()))
                 .collect(),
@@ -205,7 +208,7 @@ impl State {
         settings.volume_scheduling && self.wants_delay(claim) && self.lacks_scheduler(claim, settings)
     }
 
-    fn wants_delay(&self, claim: &PersistentVolumeClaim) -> bool {
+    pub(crate) fn wants_delay(&self, claim: &PersistentVolumeClaim) -> bool {
         let class = claim.class_name().and_then(|name| self.class(name));
         class.is_some_and(StorageClass::is_delayed)
     }

@@ -8,6 +8,7 @@ pub mod assign;
 pub mod backoff;
 pub mod binder;
 pub mod capacity;
+pub mod clean;
 pub mod dispute;
 pub mod effect;
 mod free;

@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::binder::PodVolumes;
+use crate::clean;
 use crate::hold::{Hold, VolumeHold};
 use crate::label::{LabelSelector, Labels};
 use crate::migration::{InTreePlugin, TranslationError};
@@ -259,8 +260,12 @@ pub struct Claim {
     pub bind_completed: bool,
     /// Whether its volume has been lost.
     pub lost: bool,
-    /// Whether it is being deleted.
+    /// Whether it is being deleted, or given back, which ends with that.
     pub deleting: bool,
+    /// Whether it is bound and no pod has ever used it.
+    pub clean: bool,
+    /// Whether it may be given back then, if the claim says so itself.
+    pub rollback: Option<bool>,
     /// The node to provision its volume for; empty for none.
     pub selected_node: Symbol,
     /// The attempt for which that node was selected, if the claim is held.
@@ -273,7 +278,7 @@ pub struct Claim {
 
 crate::trace!(Claim {
     namespace, class, shape, selected_node;
-    name, uid, volume_name, bind_completed, lost, deleting, hold, controller_uid, version
+    name, uid, volume_name, bind_completed, lost, deleting, clean, rollback, hold, controller_uid, version
 });
 
 impl Claim {
@@ -301,7 +306,9 @@ impl Claim {
             volume_name: claim.spec.volume_name.as_str().into(),
             bind_completed: claim.metadata.annotation(names::BIND_COMPLETED).is_some(),
             lost: claim.status.phase == "Lost",
-            deleting: claim.metadata.is_deleting(),
+            deleting: claim.metadata.is_deleting() || clean::Rollback::of_claim(claim).is_some(),
+            clean: clean::is_clean(claim),
+            rollback: clean::choice(&claim.metadata),
             selected_node: symbols.intern(claim.selected_node().unwrap_or("")),
             hold: Hold::of_claim(claim).map(Box::new),
             controller_uid: controller.map_or("", |owner| &owner.uid).into(),
@@ -337,11 +344,13 @@ pub struct Class {
     pub allowed_topologies: SelectorId,
     /// Its weight in the capacity score, if set.
     pub weight: Option<i64>,
+    /// Whether its claims may be given back that no pod has ever used.
+    pub rollback: bool,
     /// Changes whenever any of these fields changed or the class was recreated.
     pub(crate) number: u64,
 }
 
-crate::trace!(Class { provisioner, driver; provisions, delayed, allowed_topologies, weight, number });
+crate::trace!(Class { provisioner, driver; provisions, delayed, allowed_topologies, weight, rollback, number });
 
 /// The resource version as a number; 0 if it is not a number, as in files.
 pub(crate) fn version_of(metadata: &api::ObjectMeta) -> u64 {

@@ -88,6 +88,12 @@ pub const MADE_FOR: &str = "binding.berth.dev/made-for";
 pub const COMMITTED: &str = "binding.berth.dev/committed";
 /// Annotation on a pod: this attempt and all earlier ones are aborted, and their volumes released.
 pub const ABORTED: &str = "binding.berth.dev/aborted";
+/// Annotation on a claim or a class: whether claims are rolled back that no pod has ever used. What a claim says comes first.
+pub const ROLLBACK: &str = "binding.berth.dev/rollback";
+/// Annotation on a bound claim that no node may mount yet, with its uid: no pod has ever used it.
+pub const CLEAN: &str = "binding.berth.dev/clean";
+/// Annotation on such a claim: the pod for which it is given back.
+pub const ROLLED_BACK_FOR: &str = "binding.berth.dev/rolled-back-for";
 /// The pools for classes that have none of their own.
 pub const FALLBACK_CLASS: &str = "<fallback>";
 /// The pools for inline volumes.

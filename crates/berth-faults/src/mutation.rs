@@ -46,11 +46,12 @@ pub enum Mutation {
     DeafToNominations,
     DeafToFreedSlots,
     PolicyNotConfirmed,
+    UsedIsClean,
 }
 
 impl Mutation {
     /// Every bug.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::NamesakesInLists,
         Self::RemovalsInLists,
         Self::SkippedChange,
@@ -90,6 +91,7 @@ impl Mutation {
         Self::DeafToNominations,
         Self::DeafToFreedSlots,
         Self::PolicyNotConfirmed,
+        Self::UsedIsClean,
     ];
 
     /// Its name and what is wrong.
@@ -200,6 +202,10 @@ impl Mutation {
             Self::PolicyNotConfirmed => (
                 "policy-not-confirmed",
                 "a volume is not read again before its data are deleted",
+            ),
+            Self::UsedIsClean => (
+                "used-is-clean",
+                "a bound claim that may be rolled back counts as never used",
             ),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::components::{BUILTIN, DRIVER};
 use crate::story::{CLASSES, NODES, VOLUMES};
-use berth_core::names::{HOSTNAME, NO_PROVISIONER, ZONE};
+use berth_core::names::{HOSTNAME, NO_PROVISIONER, ROLLBACK, ZONE};
 use serde_json::{Value, json};
 
 /// The namespace of all objects that users create.
@@ -123,7 +123,7 @@ pub(crate) fn pod(index: usize) -> Value {
         .collect();
     if index == 7 {
         for (name, class) in [("scratch", "disk"), ("cache", "local")] {
-            let template = json!({"spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+            let template = json!({"metadata": {"annotations": {ROLLBACK: "true"}}, "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": "1Gi"}}}});
             volumes.push(json!({"name": name, "ephemeral": {"volumeClaimTemplate": template}}));
         }
@@ -137,7 +137,7 @@ pub(crate) fn pod(index: usize) -> Value {
     pod
 }
 
-/// A StatefulSet with a claim of the driver and one of the built-in provisioner for each pod.
+/// A StatefulSet with a claim of the driver and one of the built-in provisioner for each pod, which may be rolled back.
 pub(crate) fn stateful_set() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": NAMESPACE}, "spec": {
         "replicas": 1, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
@@ -146,9 +146,9 @@ pub(crate) fn stateful_set() -> Value {
                 {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1"}}}],
             "volumes": []}},
         "volumeClaimTemplates": [
-            {"metadata": {"name": "data"}, "spec": {"storageClassName": "disk",
+            {"metadata": {"name": "data", "annotations": {ROLLBACK: "true"}}, "spec": {"storageClassName": "disk",
                 "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}}},
-            {"metadata": {"name": "log"}, "spec": {"storageClassName": "node-local",
+            {"metadata": {"name": "log", "annotations": {ROLLBACK: "true"}}, "spec": {"storageClassName": "node-local",
                 "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]}})
 }
 

@@ -71,6 +71,31 @@ pub(crate) fn effects(action: Action, world: &World) -> Vec<Effect> {
         }
         Action::LoseNode { node: at } => lose(world, &node(at)),
         Action::NodeBack { node: at } => back(world, &node(at)),
+        Action::Refuse { node: at } => match world.find(&node(at)) {
+            Some(doc) if field::annotation(&doc.value, AGENT_MODE).is_none() => patch(
+                world,
+                &node(at),
+                json!({"metadata": {"annotations": {AGENT_MODE: "refuse"}}}),
+            ),
+            _ => Vec::new(),
+        },
+        Action::Admit { node: at } => match world.find(&node(at)) {
+            Some(doc) if field::annotation(&doc.value, AGENT_MODE) == Some("refuse") => patch(
+                world,
+                &node(at),
+                json!({"metadata": {"annotations": {AGENT_MODE: null}}}),
+            ),
+            _ => Vec::new(),
+        },
+        Action::PlaceReplica { replica, node: at } => {
+            let key = ObjectKey::new("Pod", NAMESPACE, format!("{}-{replica}", set().name));
+            let waits = |doc: &&std::rc::Rc<crate::world::Doc>| doc.text("/spec/nodeName").is_empty();
+            let bind = |doc: &std::rc::Rc<crate::world::Doc>| Effect::Bind {
+                pod: Target::of_value(&doc.value),
+                node: story::node(at).to_owned(),
+            };
+            world.find(&key).filter(waits).map(bind).into_iter().collect()
+        }
         Action::DeleteNode { node: at } => {
             let mut effects = delete(world, &node(at));
             effects.extend(delete(world, &ObjectKey::new("CSINode", "", story::node(at))));

@@ -28,6 +28,9 @@ pub enum MountProblem {
     /// The claim has no volume yet.
     #[error("error processing PVC {0}: PVC is not bound")]
     NotBound(String),
+    /// The claim is on its way out.
+    #[error("error processing PVC {0}: PVC is being deleted")]
+    Deleting(String),
     /// The volume of the claim does not exist.
     #[error(
         "error processing PVC {claim}: failed to fetch PV {volume} from API server: persistentvolumes {volume:?} not found"
@@ -110,8 +113,13 @@ fn volume_of<'a>(view: &'a dyn View, pod: &Value, name: &str, is_ephemeral: bool
     }
     let full_name = || format!("{namespace}/{name}");
     let volume_name = field::text(claim, "/spec/volumeName");
+    if field::is_deleting(claim) {
+        return Err(MountProblem::Deleting(full_name()));
+    }
+    let completed = |mark| field::annotation(claim, mark).is_some_and(|mark| !mark.is_empty());
+    // A controller that knows of clean claims keeps their status.
     let is_bound = field::text(claim, "/status/phase") == "Bound"
-        || field::annotation(claim, names::BIND_COMPLETED).is_some_and(|mark| !mark.is_empty());
+        || completed(names::BIND_COMPLETED) && field::annotation(claim, names::CLEAN).is_none();
     if volume_name.is_empty() || !is_bound {
         return Err(MountProblem::NotBound(full_name()));
     }

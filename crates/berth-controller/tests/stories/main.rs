@@ -5,6 +5,7 @@
 
 mod beside_binding;
 mod binding;
+mod clean;
 #[path = "../common/mod.rs"]
 mod common;
 mod held;

@@ -500,6 +500,16 @@ impl Pod {
             && status.init_container_statuses.is_empty()
     }
 
+    /// Whether its node has admitted it: it tells of its containers, before it mounts anything for them.
+    #[must_use]
+    pub fn was_admitted(&self) -> bool {
+        let status = &self.status;
+        !self.spec.node_name.is_empty()
+            && (matches!(status.phase.as_str(), "Running" | "Succeeded" | "Unknown")
+                || !status.container_statuses.is_empty()
+                || !status.init_container_statuses.is_empty())
+    }
+
     /// Whether it has finished, successfully or not.
     #[must_use]
     pub fn is_finished(&self) -> bool {

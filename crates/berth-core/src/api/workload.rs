@@ -37,8 +37,38 @@ selecting! {
     ReplicationController, ReplicationControllerSpec, StringMap;
     /// A replica set.
     ReplicaSet, ReplicaSetSpec, LabelSelector;
-    /// A stateful set.
-    StatefulSet, StatefulSetSpec, LabelSelector;
+}
+
+/// A stateful set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatefulSet {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it selects and makes.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: StatefulSetSpec,
+}
+
+/// See [`StatefulSet`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatefulSetSpec {
+    /// Its pods; none if it selects none.
+    pub selector: Option<LabelSelector>,
+    /// The claims that it makes for each of its pods.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_claim_templates: Vec<NamedTemplate>,
+}
+
+/// A claim that is made for each pod of a stateful set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamedTemplate {
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
 }
 
 /// How many pods of a set may be evicted.

@@ -3,6 +3,7 @@
 use super::{Overlaid, VolumeBinder};
 use crate::api;
 use crate::capacity::{Pool, PoolKey};
+use crate::clean;
 use crate::free::FreeVolumes;
 use crate::label::LabelRequirement;
 use crate::migration::{self, InTreePlugin, MigratedPlugins};
@@ -317,6 +318,7 @@ impl VolumeBinder {
             allowed_topologies,
             // An invalid weight counts as none: the error is reported when files are read.
             weight: class.weight().unwrap_or_default(),
+            rollback: clean::choice(&class.metadata).unwrap_or(false),
             number: known,
         };
         if self.classes.get(&name) != Some(&new) {

@@ -1,5 +1,6 @@
 //! Invariants after every single write and for every single decision, whatever goes wrong.
 
+use super::clean::Used;
 use super::held::{self, EverBound};
 use crate::components::DRIVER;
 use crate::objects::ATTACH_LIMIT;
@@ -45,6 +46,8 @@ pub(crate) struct Always {
     pub(crate) retained: BTreeSet<String>,
     /// Volumes that may have data.
     ever_bound: EverBound,
+    /// Claims that have data.
+    used: Used,
     /// Deleted classes: work in progress for them may be left in the backend.
     pub(crate) lost_classes: BTreeSet<String>,
 }
@@ -89,7 +92,8 @@ impl Always {
                 self.evicts(process, &pod.uid, by, world)
             }
             Effect::Write {
-                write: Write::ReserveVolume { .. } | Write::SelectNode { .. } | Write::Conclude { .. },
+                write:
+                    Write::ReserveVolume { .. } | Write::SelectNode { .. } | Write::RollBack { .. } | Write::Conclude { .. },
                 ..
             }
             | Effect::Condition { .. }
@@ -211,6 +215,7 @@ impl Always {
                 if author != Author::User && !entry.gone {
                     self.ever_bound.claim_changed(entry, before, world)?;
                 }
+                self.used.claim_changed(author, entry, before)?;
                 claim_changed(author, entry, before)
             }
             "PersistentVolume" => {
@@ -220,7 +225,10 @@ impl Always {
                 }
                 self.volume_changed(author, entry, before, world)
             }
-            "Pod" => self.pod_changed(author, entry, same.map(|doc| &**doc), world),
+            "Pod" => {
+                self.used.pod_changed(entry, world)?;
+                self.pod_changed(author, entry, same.map(|doc| &**doc), world)
+            }
             _ => Ok(()),
         }
     }
@@ -265,7 +273,11 @@ impl Always {
         }
         let owner = world.of_kind("PersistentVolumeClaim").find(|claim| claim.uid == had);
         match owner {
-            Some(owner) if owner.text("/spec/volumeName") == volume.key.name && !field::is_deleting(&owner.value) => {
+            Some(owner)
+                if owner.text("/spec/volumeName") == volume.key.name
+                    && !field::is_deleting(&owner.value)
+                    && !self.used.is_given_back(owner) =>
+            {
                 Err(format!("{} is taken from {}", volume.key, owner.key))
             }
             _ => Ok(()),

@@ -1,6 +1,7 @@
 //! Invariants: always, and at the end.
 
 mod always;
+mod clean;
 mod end;
 mod held;
 

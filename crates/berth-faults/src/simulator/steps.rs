@@ -91,6 +91,7 @@ impl Simulator {
         self.trace.line(now, || "* faults stop".to_owned());
         for node in 0..crate::story::NODES.len() {
             self.act(Action::NodeBack { node });
+            self.act(Action::Admit { node });
             self.act(Action::AddDriver { node });
             self.act(Action::FreeCapacity { node });
         }

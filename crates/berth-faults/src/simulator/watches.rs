@@ -7,6 +7,7 @@ use crate::mutation::Mutation;
 use crate::process::Role;
 use crate::world::{Doc, Entry, latency};
 use berth_cluster::field;
+use berth_core::names::{CLEAN, ROLLBACK};
 use std::rc::Rc;
 
 impl Simulator {
@@ -83,6 +84,9 @@ impl Simulator {
                 bound_pods(&mut news).for_each(lose_node);
             }
         }
+        if self.mutation == Some(Mutation::UsedIsClean) && matches!(role, Role::Scheduler | Role::Controller) {
+            news.iter_mut().for_each(count_as_clean);
+        }
         let changes = news.iter().filter(|one| !matches!(one, News::Listed));
         process.in_batch = changes.count() > 1;
         let completes = !was_complete && process.is_complete();
@@ -108,6 +112,20 @@ fn bound_pods(news: &mut [News]) -> impl Iterator<Item = &mut Rc<Doc>> {
         News::Removed(..) | News::Listed => None,
     });
     pods.filter(|doc| !doc.text("/spec/nodeName").is_empty())
+}
+
+/// Shows a bound claim that may be rolled back as one that no pod has used, for a bug.
+fn count_as_clean(news: &mut News) {
+    if let News::Applied(doc) = news
+        && field::annotation(&doc.value, ROLLBACK).is_some()
+        && doc.text("/status/phase") == "Bound"
+        && doc.key.kind == "PersistentVolumeClaim"
+    {
+        let mut value = doc.value.clone();
+        field::set(&mut value, &["metadata", "annotations", CLEAN], doc.uid.as_str().into());
+        field::set(&mut value, &["status", "phase"], "Pending".into());
+        *doc = Rc::new(Doc::of(value));
+    }
 }
 
 /// Shows a pod that was labelled late without its node, for a bug.

@@ -23,12 +23,14 @@ enum Theme {
     Replicas,
     /// Volumes that nodes can attach.
     Slots,
+    /// Claims that no pod has used yet, and nodes that are of no use any more.
+    Unused,
 }
 
 /// Processes that faults hit: leaders more often than standbys, and writers more often than others.
 const TARGETS: [usize; 14] = [0, 0, 0, 1, 2, 2, 2, 3, 4, 5, 5, 5, 6, 7];
 
-const THEMES: [Theme; 8] = [
+const THEMES: [Theme; 9] = [
     Theme::Everything,
     Theme::Everything,
     Theme::Existing,
@@ -37,6 +39,7 @@ const THEMES: [Theme; 8] = [
     Theme::Room,
     Theme::Replicas,
     Theme::Slots,
+    Theme::Unused,
 ];
 
 pub(super) fn story(seed: u64) -> Story {
@@ -78,6 +81,7 @@ fn user(dice: &mut Dice, theme: Theme) -> Action {
         Theme::Room => room(dice),
         Theme::Replicas => replicas(dice),
         Theme::Slots => slots(dice),
+        Theme::Unused => unused(dice),
     }
 }
 
@@ -255,6 +259,27 @@ fn slots(dice: &mut Dice) -> Action {
             fault: DriverFault::Hangs,
             calls: 40,
         },
+    }
+}
+
+fn unused(dice: &mut Dice) -> Action {
+    let (node, replica) = (dice.below(NODES.len()), dice.below(2));
+    let ephemeral = PODS.len() - 1;
+    match dice.below(100) {
+        0..=14 => Action::CreateSet,
+        15..=24 => Action::CreatePod { pod: ephemeral },
+        25..=34 => Action::ScaleSet {
+            replicas: dice.between(0, 3),
+        },
+        35..=46 => Action::Refuse { node },
+        47..=54 => Action::Admit { node },
+        55..=66 => Action::Cordon { node },
+        67..=74 => Action::Uncordon { node },
+        75..=80 => Action::DeleteReplica { replica },
+        81..=85 => Action::DeletePod { pod: ephemeral },
+        86..=91 => Action::PlaceReplica { replica, node },
+        92..=93 => Action::CreatePod { pod: 4 },
+        _ => of_nodes(dice, node),
     }
 }
 

@@ -177,6 +177,19 @@ pub(crate) enum Action {
     NodeBack {
         node: usize,
     },
+    /// A node admits no pods any more.
+    Refuse {
+        node: usize,
+    },
+    /// It does again.
+    Admit {
+        node: usize,
+    },
+    /// Another scheduler puts a replica on a node.
+    PlaceReplica {
+        replica: usize,
+        node: usize,
+    },
     DeleteNode {
         node: usize,
     },
@@ -272,6 +285,7 @@ impl Action {
             | Self::DeletePodInForeground { .. }
             | Self::ReplacePod { .. }
             | Self::LabelPod { .. }
+            | Self::PlaceReplica { .. }
             | Self::NameNode { .. } => Some("Pod"),
             Self::DeleteClaim { .. } | Self::SelectNode { .. } => Some("PersistentVolumeClaim"),
             Self::DeleteVolume { .. }

@@ -62,6 +62,11 @@ impl fmt::Display for Action {
             Self::Drain { node: at } => write!(f, "user drains node {}", node(at)),
             Self::LoseNode { node: at } => write!(f, "node {} falls silent", node(at)),
             Self::NodeBack { node: at } => write!(f, "node {} is back", node(at)),
+            Self::Refuse { node: at } => write!(f, "node {} admits no pods", node(at)),
+            Self::Admit { node: at } => write!(f, "node {} admits pods again", node(at)),
+            Self::PlaceReplica { replica, node: at } => {
+                write!(f, "another scheduler puts pod db-{replica} on node {}", node(at))
+            }
             Self::DeleteNode { node: at } => write!(f, "user deletes node {}", node(at)),
             Self::AddNode { node: at } => write!(f, "user adds node {}", node(at)),
             Self::CreateSet => write!(f, "user creates StatefulSet db"),

@@ -11,6 +11,8 @@ use rustc_hash::FxHashMap;
 /// The identity of a workload.
 type Key = (Kind, Symbol, Box<str>);
 
+type Names = Box<[Box<str>]>;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Service {
     namespace: Symbol,
@@ -28,6 +30,8 @@ pub struct Workloads {
     anchors: Anchors,
     /// Selectors of the workloads that own pods.
     owners: FxHashMap<Key, LabelSelector>,
+    /// The names of the claim templates of stateful sets that have some.
+    claim_templates: FxHashMap<(Symbol, Box<str>), Names>,
 }
 
 impl Trace for Workloads {
@@ -36,11 +40,13 @@ impl Trace for Workloads {
             services,
             owners,
             service_ids,
+            claim_templates,
             free: _,
             anchors: _,
         } = self;
         services.trace(marks);
         service_ids.trace(marks);
+        claim_templates.trace(marks);
         for ((_, namespace, _), selector) in owners {
             namespace.trace(marks);
             selector.trace(marks);
@@ -62,6 +68,13 @@ impl Workloads {
         };
         let namespace = symbols.intern(&metadata.namespace);
         let name: Box<str> = metadata.name.as_str().into();
+        if let Object::StatefulSet(set) = object
+            && !set.spec.volume_claim_templates.is_empty()
+        {
+            let templates = set.spec.volume_claim_templates.iter();
+            let names = templates.map(|template| template.metadata.name.as_str().into());
+            self.claim_templates.insert((namespace, name.clone()), names.collect());
+        }
         if object.kind() != Kind::Service {
             self.owners.insert((object.kind(), namespace, name), selector);
             return;
@@ -80,6 +93,9 @@ impl Workloads {
         let Some(namespace) = symbols.get(namespace) else {
             return;
         };
+        if kind == Kind::StatefulSet {
+            self.claim_templates.remove(&(namespace, name.into()));
+        }
         if kind != Kind::Service {
             self.owners.remove(&(kind, namespace, name.into()));
         } else if let Some(id) = self.service_ids.remove(&(namespace, name.into()))
@@ -88,6 +104,14 @@ impl Workloads {
             self.anchors.remove(id, &service.selector);
             self.free.push(id);
         }
+    }
+
+    /// Whether a stateful set makes a claim of this name for a pod of this name, and makes it again if it is gone.
+    #[must_use]
+    pub fn makes_claim(&self, namespace: Symbol, set: &str, pod: &str, claim: &str) -> bool {
+        let templates = self.claim_templates.get(&(namespace, set.into()));
+        let template = claim.strip_suffix(pod).and_then(|rest| rest.strip_suffix('-'));
+        template.is_some_and(|template| templates.into_iter().flatten().any(|name| **name == *template))
     }
 
     /// Selects the pods that belong with a pod: those of its services and of the workload that owns it. `None` if there

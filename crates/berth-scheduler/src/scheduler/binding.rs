@@ -227,6 +227,9 @@ impl Scheduler {
             self.eviction_written(id, outcome);
             return;
         }
+        if self.rollback_written(id, &key, outcome) {
+            return;
+        }
         if let Some(seen) = self.unanswered.remove(&id) {
             match outcome {
                 WriteOutcome::Done { .. } | WriteOutcome::Unknown { .. } => self.tell_scheduled(seen),

@@ -33,26 +33,38 @@ impl Scheduler {
         if self.is_held_up(&key, now) {
             return true;
         }
+        let mut avoided = Vec::new();
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
             let (nominations, refusals) = (&self.nominations, &self.refusals);
             let mut nominated = promises(nominations, refusals, &self.pods, &self.cluster, (&key, pod), now);
             nominated.own = nominated.own.or(wish);
-            Some(decide_timed(
+            let decision = decide_timed(
                 &mut self.cluster,
                 &pod.compiled,
                 profile,
                 &mut self.scratch,
                 &nominated,
                 watch,
-            ))
+            );
+            avoided = nominated.avoided;
+            Some(decision)
         });
         let node = decided.as_ref().and_then(Decision::node);
         if wish.is_some() && wish != node {
             self.plan.fails();
         }
         match decided {
-            Some(Decision::Place(placement)) => self.place_pod(&key, &placement, now),
+            Some(Decision::Place(placement)) => {
+                // A node that did not admit pods like it lately is the last resort.
+                let rollback = avoided
+                    .contains(&placement.node)
+                    .then(|| self.roll_back(&key, &avoided));
+                match rollback.flatten() {
+                    Some(message) => self.wait_for_new_claims(&key, message, now),
+                    None => self.place_pod(&key, &placement, now),
+                }
+            }
             Some(Decision::Refuse(diagnosis)) => self.refuse(&key, &diagnosis, now),
             None => self.queue.remove(&key),
         }
@@ -89,6 +101,25 @@ impl Scheduler {
         }
     }
 
+    /// Claims of a pod are given back: it is tried again when its claims change.
+    fn wait_for_new_claims(&mut self, key: &PodKey, message: String, now: Duration) {
+        self.counts.unschedulable += 1;
+        self.say(key, Outcome::Unschedulable, message);
+        self.queue.refused(key, self.concerned(key), now);
+    }
+
+    /// The plugins whose events could help a pod with claims that can be given back: all of them. The pod need not stay where its volumes are.
+    fn concerned(&self, key: &PodKey) -> PluginSet {
+        let profile = self
+            .pods
+            .get(key)
+            .and_then(|pod| self.profiles.get(pod.scheduler_name()));
+        let mut plugins = PluginSet::default();
+        let filters = profile.into_iter().flat_map(|profile| profile.filters.iter());
+        filters.for_each(|plugin| plugins.insert(*plugin));
+        plugins
+    }
+
     fn refuse(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) {
         let mut message = diagnosis.message();
         if diagnosis.is_aborted() {
@@ -97,6 +128,10 @@ impl Scheduler {
             self.say(key, Outcome::Failed(FailedStage::Decision), message);
             self.queue.failed(key, now);
             return;
+        }
+        // Nobody has to go for a pod that fits with other volumes.
+        if let Some(rollback) = self.roll_back(key, &[]) {
+            return self.wait_for_new_claims(key, format!("{message} {rollback}"), now);
         }
         self.counts.unschedulable += 1;
         let (preemption, refused_too) = self.make_room(key, diagnosis, now);
@@ -107,6 +142,9 @@ impl Scheduler {
         let mut refused_by = refused_by(diagnosis);
         // An event that helps these could let the pod preempt others.
         refused_too.iter().for_each(|plugin| refused_by.insert(plugin));
+        if self.pods.get(key).is_some_and(|pod| pod.has_clean_claims) {
+            refused_by = self.concerned(key);
+        }
         self.queue.refused(key, refused_by, now);
     }
 
@@ -127,6 +165,9 @@ impl Scheduler {
             let Some((pod, profile)) = pod.and_then(|pod| Some((pod, profiles.get(pod.scheduler_name())?))) else {
                 return Rousing::SleepOn;
             };
+            if pod.has_clean_claims {
+                return Rousing::Wake;
+            }
             let mut on_node = event.new_node();
             for plugin in refused_by.iter() {
                 match event.help(plugin) {

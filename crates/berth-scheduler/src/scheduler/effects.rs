@@ -2,6 +2,7 @@
 
 use crate::queue::PodKey;
 use berth_core::binder::VolumeWrite;
+use berth_core::clean::Rollback;
 use berth_core::hold::Hold;
 
 /// The ID of a write, to report its result.
@@ -142,6 +143,17 @@ pub enum Write {
         node: String,
         /// The attempt that holds the claim.
         hold: Option<Hold>,
+    },
+    /// Mark a clean claim as one that is given back, if the claim is still at this version.
+    RollBack {
+        /// The claim's namespace.
+        namespace: String,
+        /// The claim's name.
+        claim: String,
+        /// Its version.
+        version: u64,
+        /// The mark.
+        rollback: Rollback,
     },
     /// Record the result of a volume attempt on a pod, if the pod is still at this version.
     Conclude {

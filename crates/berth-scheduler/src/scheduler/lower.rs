@@ -68,6 +68,7 @@ impl Write {
         match self {
             Self::ReserveVolume { .. } => "reserve_volume",
             Self::SelectNode { .. } => "select_node",
+            Self::RollBack { .. } => "roll_back",
             Self::Conclude { commit: true, .. } => "commit_volumes",
             Self::Conclude { commit: false, .. } => "abort_volumes",
             Self::BindPod { .. } => "bind_pod",
@@ -115,6 +116,19 @@ impl Write {
                 let annotations: BTreeMap<_, _> = selected.chain(mark(hold.as_ref())).collect();
                 let body = json!({"metadata": {"annotations": annotations}});
                 let claim = target(Kind::PersistentVolumeClaim, namespace, claim, *version);
+                vec![self.patch(claim, body)]
+            }
+            Self::RollBack {
+                namespace,
+                claim,
+                version,
+                rollback,
+            } => {
+                let body = json!({"metadata": {"annotations": {names::ROLLED_BACK_FOR: rollback.to_string()}}});
+                let claim = Target {
+                    uid: rollback.claim_uid.to_string(),
+                    ..target(Kind::PersistentVolumeClaim, namespace, claim, *version)
+                };
                 vec![self.patch(claim, body)]
             }
             Self::Conclude {

@@ -20,6 +20,7 @@ mod plan;
 mod pods;
 mod preempting;
 mod refusals;
+mod rollback;
 mod sending;
 mod settings;
 mod sweep;
@@ -43,7 +44,7 @@ use hold::Hold;
 use plan::Plan;
 use preempting::{Eviction, Nominations};
 use refusals::Refusals;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -71,6 +72,8 @@ struct PendingPod {
     nominations_sent: Vec<Box<str>>,
     /// The last attempt of this scheduler to get all of its volumes; 0 for none.
     last_attempt: u64,
+    /// It waits with claims that could be given back: whatever happens, it may fit somewhere without them.
+    has_clean_claims: bool,
 }
 
 impl PendingPod {
@@ -191,6 +194,8 @@ pub struct Scheduler {
     nominations: Nominations,
     /// Evictions of pods that still exist, by their writes.
     evictions: FxHashMap<WriteId, Eviction>,
+    /// Writes that give claims back.
+    rollbacks: FxHashSet<WriteId>,
     nodes: FxHashMap<Box<str>, NodeDigest>,
     /// Pods that nodes rejected.
     refusals: Refusals,
@@ -233,6 +238,7 @@ impl Scheduler {
             waiting_for_claim: FxHashMap::default(),
             nominations: Nominations::default(),
             evictions: FxHashMap::default(),
+            rollbacks: FxHashSet::default(),
             nodes: FxHashMap::default(),
             refusals: Refusals::default(),
             promise_end: None,

@@ -152,6 +152,7 @@ impl Scheduler {
                 said,
                 nominations_sent,
                 last_attempt,
+                has_clean_claims: false,
             },
         );
         self.commit_again(key, now);

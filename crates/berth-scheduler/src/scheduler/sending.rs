@@ -23,7 +23,7 @@ impl Effect {
                 ..
             } => Some(&pod.key),
             Self::Write {
-                write: Write::ReserveVolume { .. } | Write::SelectNode { .. },
+                write: Write::ReserveVolume { .. } | Write::SelectNode { .. } | Write::RollBack { .. },
                 ..
             }
             | Self::Event { .. } => None,

@@ -72,7 +72,7 @@ fn each_write_fails_for_good() {
         let mut world = mixed();
         let kind = move |write: &Write| match write {
             Write::ReserveVolume { .. } => 0,
-            Write::SelectNode { .. } => 1,
+            Write::SelectNode { .. } | Write::RollBack { .. } => 1,
             Write::BindPod { .. } | Write::EvictPod { .. } | Write::Conclude { .. } => 2,
         };
         world.fault = Box::new(move |_, write| {

@@ -284,7 +284,7 @@ impl Interleaved {
                 *times += 1;
                 prop_assert_eq!(*times, 1, "bound twice: {:?}", write);
             }
-            Write::EvictPod { .. } | Write::Conclude { .. } => {}
+            Write::EvictPod { .. } | Write::Conclude { .. } | Write::RollBack { .. } => {}
         }
         Ok(())
     }

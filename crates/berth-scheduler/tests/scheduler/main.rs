@@ -18,6 +18,7 @@ mod preemption;
 mod races;
 mod random;
 mod refusals;
+mod rollback;
 mod stateful;
 mod together;
 mod world;

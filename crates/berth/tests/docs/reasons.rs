@@ -326,6 +326,13 @@ const EVENTS: &[EventLine] = &[
     ),
     event(
         CONTROLLER,
+        "RolledBack",
+        "claim",
+        "No pod ever used its volume, and its pod fits nowhere with it: it is deleted, and its owner makes another one.",
+        "Nothing; see [rollback](binding.md#rollback-of-claims-that-no-pod-has-used).",
+    ),
+    event(
+        CONTROLLER,
         "VolumeDelete",
         "volume",
         "Deleting it has to wait.",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 /// One story of KEP-490, KEP-1472 or KEP-1845 for each file, next to its negative form.
-const STORIES: [&str; 24] = [
+const STORIES: [&str; 25] = [
     "class-weights",
     "closest-fit",
     "delayed-binding",
@@ -23,6 +23,7 @@ const STORIES: [&str; 24] = [
     "regional-volume-one-zone",
     "restricted-topology",
     "restricted-topology-racks",
+    "rollback",
     "several-claims",
     "statefulset-affinity",
     "statefulset-affinity-too-few",
