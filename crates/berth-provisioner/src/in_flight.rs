@@ -3,7 +3,7 @@
 use crate::request::{FailureKind, volume_name};
 use crate::state::State;
 use crate::step::Attempt;
-use berth_core::api::{Kind, Object};
+use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::effect::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ pub struct InFlight {
     /// Claims for which every response of the backend was received since the record was written.
     heard: BTreeSet<ObjectKey>,
     making: BTreeMap<ObjectKey, Making>,
+    /// Volumes, by name, that may be being deleted, with the claims that they refer to.
+    reclaiming: BTreeMap<String, ObjectKey>,
 }
 
 impl InFlight {
@@ -35,16 +37,33 @@ impl InFlight {
     /// Work on these objects has started.
     pub fn begun(&mut self, touched: &[ObjectKey], state: &State) {
         for key in touched {
-            if let Some(claim) = state.claim(&key.namespace, &key.name) {
+            if key.known_kind() == Some(Kind::PersistentVolume) {
+                let reference = state
+                    .volume(&key.name)
+                    .and_then(|volume| volume.spec.claim_ref.as_ref());
+                let claim = reference.map(ObjectKey::referred);
+                self.reclaiming.extend(claim.map(|claim| (key.name.clone(), claim)));
+            } else if let Some(claim) = state.claim(&key.namespace, &key.name) {
                 let (volume, gone) = (volume_name(claim), None);
                 self.making.insert(key.clone(), Making { volume, gone });
             }
         }
     }
 
-    /// Ends [`Self::begun`].
-    pub fn ended(&mut self, touched: &[ObjectKey]) {
+    /// Ends [`Self::begun`]. Gives the claims that had to wait for a volume of their name to be deleted.
+    pub fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
         touched.iter().for_each(|key| drop(self.making.remove(key)));
+        let volumes = touched
+            .iter()
+            .filter(|key| key.known_kind() == Some(Kind::PersistentVolume));
+        volumes.filter_map(|key| self.reclaiming.remove(&key.name)).collect()
+    }
+
+    /// Whether the volume of a claim may be being deleted. One of the same name must not be created at the same time: the deletion could
+    /// reach the backend last.
+    #[must_use]
+    pub fn is_reclaiming(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.reclaiming.contains_key(&volume_name(claim))
     }
 
     /// The backend's response was received: how it failed, if it was asked and failed.
@@ -105,14 +124,24 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    #[test]
-    fn a_volume_that_went_while_its_claim_was_worked_on_is_not_brought_back_by_an_answer() {
+    /// A claim and the volume that was made for it.
+    fn claim_and_volume() -> (PersistentVolumeClaim, [Object; 2]) {
         let decode = |object: &Value| Object::decode(object).unwrap().unwrap();
         let claim = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "c", "namespace": "default", "uid": "u"}, "spec": {}}));
         let volume = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {"name": "pvc-u", "uid": "v", "resourceVersion": "7"}, "spec": {"claimRef":
             {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}));
+        let typed = match &claim {
+            Object::PersistentVolumeClaim(claim) => (**claim).clone(),
+            other => panic!("{other:?}"),
+        };
+        (typed, [claim, volume])
+    }
+
+    #[test]
+    fn a_volume_that_went_while_its_claim_was_worked_on_is_not_brought_back_by_an_answer() {
+        let (_, [claim, volume]) = claim_and_volume();
         let (claim_key, volume_key) = (ObjectKey::claim("default", "c"), ObjectKey::volume("pvc-u"));
         let (mut state, mut in_flight) = (State::default(), InFlight::default());
         state.apply(&claim);
@@ -125,5 +154,21 @@ mod tests {
             state.remove(Kind::PersistentVolume, "", "pvc-u");
             assert!(!in_flight.wants(&volume, &state));
         }
+    }
+
+    #[test]
+    fn a_claim_waits_until_the_deletion_of_its_last_volume_has_ended() {
+        let (claim, [claim_object, volume]) = claim_and_volume();
+        let (claim_key, volume_key) = (ObjectKey::claim("default", "c"), ObjectKey::volume("pvc-u"));
+        let (mut state, mut in_flight) = (State::default(), InFlight::default());
+        state.apply(&claim_object);
+        state.apply(&volume);
+        in_flight.begun(std::slice::from_ref(&volume_key), &state);
+        assert!(in_flight.is_reclaiming(&claim));
+        // The object is gone before the last request about it has arrived.
+        state.remove(Kind::PersistentVolume, "", "pvc-u");
+        assert!(in_flight.is_reclaiming(&claim));
+        assert_eq!(in_flight.ended(std::slice::from_ref(&volume_key)), [claim_key]);
+        assert!(!in_flight.is_reclaiming(&claim));
     }
 }

@@ -85,6 +85,8 @@ impl Provisioning {
                 }
                 Some(self.run(key, |_| Course::of_conclusion(conclusion)))
             }
+            // The end of that brings the claim back.
+            Decision::Ask(_) if self.in_flight.is_reclaiming(claim) => None,
             Decision::Ask(attempt) => Some(self.ask(key, attempt)),
         }
     }
@@ -190,8 +192,7 @@ impl Reconciler for Provisioning {
     }
 
     fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
-        self.in_flight.ended(touched);
-        Vec::new()
+        self.in_flight.ended(touched)
     }
 
     fn reported(&mut self, key: &ObjectKey, ended: Ended, now: Timestamp) {

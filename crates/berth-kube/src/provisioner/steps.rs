@@ -83,6 +83,8 @@ impl Provisioning {
         match step(claim, &self.state, &settings, now) {
             Decision::Nothing(_) => None,
             Decision::Act(conclusion) => Some(self.act(key, conclusion)),
+            // The end of that brings the claim back.
+            Decision::Ask(_) if self.in_flight.is_reclaiming(claim) => None,
             Decision::Ask(attempt) => Some(self.ask(key, attempt, settings)),
         }
     }
@@ -236,8 +238,7 @@ impl Reconciler for Provisioning {
     }
 
     fn ended(&mut self, touched: &[ObjectKey]) -> Vec<ObjectKey> {
-        self.in_flight.ended(touched);
-        Vec::new()
+        self.in_flight.ended(touched)
     }
 
     fn reported(&mut self, key: &ObjectKey, ended: Ended, now: Timestamp) {
