@@ -11,11 +11,13 @@ use crate::claim::{key, refuse, write};
 use crate::index::{requested, size_of};
 use crate::settings::Settings;
 use crate::state::{PodUse, State};
-use berth_core::api::{PersistentVolume, PersistentVolumeClaim};
-use berth_core::assign::assign;
+use berth_core::api::{PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm};
+use berth_core::assign::{assign, assign_in_order};
 use berth_core::effect::{Effect, EventType, ObjectKey};
+use berth_core::migration::allowed_topologies;
 use berth_core::model::AccessModes;
 use berth_core::names;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -86,13 +88,36 @@ fn assigned_volume<'a>(
         .iter()
         .map(|fitting| fitting.iter().filter_map(place).collect())
         .collect();
-    let assigned = assign(volumes.len(), &candidates);
+    let mut assigned = assign(volumes.len(), &candidates);
+    if assigned.contains(&None) {
+        // Volumes are short: they go to the claims that are hardest to provision for.
+        let mut order: Vec<usize> = (0..claims.len()).collect();
+        order.sort_by_key(|at| Reverse((!can_be_provisioned(claims[*at], pod, state), requested(claims[*at]))));
+        assigned = assign_in_order(volumes.len(), &candidates, order);
+    }
     let this = claims
         .iter()
         .zip(assigned)
         .find(|(one, _)| one.metadata.uid == claim.metadata.uid);
     let volume = this.and_then(|(_, volume)| volumes.get(volume?).copied());
     Some(volume)
+}
+
+/// Whether a volume can be provisioned for a claim on the node of the pod, as far as its class and selector are concerned.
+fn can_be_provisioned(claim: &PersistentVolumeClaim, pod: &PodUse, state: &State) -> bool {
+    let class = claim.class_name().and_then(|class| state.class(class));
+    let Some(class) = class.filter(|class| class.provisioner != names::NO_PROVISIONER) else {
+        return false;
+    };
+    let labels = state.node_labels(&pod.node_name);
+    let is_allowed = |term: &TopologySelectorTerm| {
+        term.match_label_expressions.iter().all(|one| {
+            let value = labels.and_then(|labels| labels.get(&one.key));
+            value.is_some_and(|value| one.values.contains(value))
+        })
+    };
+    claim.spec.selector.is_none()
+        && allowed_topologies(class).is_ok_and(|terms| terms.is_empty() || terms.iter().any(is_allowed))
 }
 
 /// Whether another claim of the pod also waits for a volume.

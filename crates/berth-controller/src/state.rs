@@ -17,6 +17,7 @@ use berth_core::effect::ObjectKey;
 use berth_core::hold::Verdicts;
 use berth_core::model::AccessModes;
 use berth_core::names;
+use berth_core::zone;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -257,7 +258,7 @@ impl State {
             // modes.
             .map(|(modes, volume)| (!is_reserved_by_uid(volume), modes, volume))
             .filter(|(by_name, modes, _)| !by_name || modes.contains(wanted))
-            .min_by_key(|(by_name, modes, _)| (*by_name, modes.count(), *modes))
+            .min_by_key(|(by_name, modes, volume)| (*by_name, modes.count(), *modes, size_of(volume)))
             .map(|(_, modes, volume)| (modes, volume))
     }
 
@@ -608,11 +609,11 @@ fn is_waiting(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.volume_name.is_empty() && !claim.metadata.annotations.contains_key(names::BIND_COMPLETED)
 }
 
-/// Whether a volume can be reached from a node.
+/// Whether a volume can be reached from a node, by its affinity and by its zone labels.
 fn reaches(volume: &PersistentVolume, node: &str, labels: &StringMap) -> bool {
     let affinity = volume.spec.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
-    required.is_none_or(|required| required.matches(node, labels))
+    required.is_none_or(|required| required.matches(node, labels)) && zone::allows(&volume.metadata.labels, labels)
 }
 
 /// Whether a reservation refers to the claim by UID, not only by name.

@@ -63,14 +63,32 @@ pub fn allowed_nodes(symbols: &mut Symbols, labels: &StringMap) -> Option<NodeSe
     Some(NodeSelector::of(terms.into_iter().map(term).collect()))
 }
 
-/// The places that a label's value lists. A value with an empty name cannot be read.
+/// Whether the zone and region labels of a volume allow a node with these labels: [`allowed_nodes`] for one node.
+#[must_use]
+pub fn allows(volume: &StringMap, node: &StringMap) -> bool {
+    if LABELS.iter().all(|(key, _)| !node.contains_key(*key)) {
+        return true;
+    }
+    LABELS.iter().all(|(key, instead)| {
+        let Some(places) = volume.get(*key).and_then(|value| listed(value)) else {
+            return true;
+        };
+        let instead = || node.get((*instead)?);
+        node.get(*key)
+            .or_else(instead)
+            .is_some_and(|place| places.contains(&place.as_str()))
+    })
+}
+
 fn places(symbols: &mut Symbols, value: &str) -> Option<Box<[Symbol]>> {
-    let places: Vec<String> = value
-        .split(names::ZONE_DELIMITER)
-        .map(|place| place.trim().to_owned())
-        .collect();
-    let readable = places.iter().all(|place| !place.is_empty());
-    readable.then(|| crate::label::value_set(symbols, &places))
+    let places: Vec<String> = listed(value)?.into_iter().map(str::to_owned).collect();
+    Some(crate::label::value_set(symbols, &places))
+}
+
+/// The places that a label's value lists. A value with an empty name cannot be read.
+fn listed(value: &str) -> Option<Vec<&str>> {
+    let places: Vec<&str> = value.split(names::ZONE_DELIMITER).map(str::trim).collect();
+    places.iter().all(|place| !place.is_empty()).then_some(places)
 }
 
 #[cfg(test)]
@@ -107,6 +125,11 @@ mod tests {
             let (name, labels) = (symbols.intern("n"), Labels::new(&mut symbols, &map(node)));
             let found = allowed.matches(&symbols, name, &labels);
             assert_eq!(found, expected, "volume {volume:?}, node {node:?}");
+            assert_eq!(
+                allows(&map(volume), &map(node)),
+                expected,
+                "volume {volume:?}, node {node:?}"
+            );
         }
     }
 
@@ -115,6 +138,7 @@ mod tests {
         let mut symbols = Symbols::default();
         for labels in [&[][..], &[(names::ZONE, "a__")], &[("app", "db")]] {
             assert_eq!(allowed_nodes(&mut symbols, &map(labels)), None);
+            assert!(allows(&map(labels), &map(&[(names::ZONE, "b")])));
         }
     }
 }

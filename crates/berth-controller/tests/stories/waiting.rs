@@ -155,6 +155,43 @@ fn a_pod_placed_without_a_scheduler_gets_volumes_of_its_node() {
         .told("e", "FailedBinding", "node \"n1\", where pod p was placed directly");
 }
 
+/// One volume for two claims: it goes to the one for which no volume can be made, and otherwise to the larger one, for which there may be
+/// no room.
+#[test]
+fn a_volume_that_two_claims_of_a_placed_pod_could_use_goes_to_the_one_in_need() {
+    let chosen = json!({"matchLabels": {"k": "x"}});
+    let story = || {
+        Story::with(Settings::embedded())
+            .create(node("n1"))
+            .create(volume("only", "extwait", 60).on("n1").label("k", "x"))
+    };
+    let made = |story: Story, name: &str| story.annotated(name, "volume.kubernetes.io/selected-node", Some("n1"));
+    let selective = story()
+        .create(claim("a", "extwait", 9))
+        .create(claim("b", "extwait", 5).with("/spec/selector", chosen))
+        .create(pod("p", &["a", "b"]).on("n1"))
+        .claim("b", "Bound", "only");
+    made(selective, "a");
+    let large = story()
+        .create(claim("a", "extwait", 5))
+        .create(claim("b", "extwait", 50))
+        .create(pod("p", &["a", "b"]).on("n1"))
+        .claim("b", "Bound", "only");
+    made(large, "a");
+}
+
+#[test]
+fn a_placed_pod_gets_no_volume_that_is_labelled_for_another_zone() {
+    let zone = "topology.kubernetes.io/zone";
+    Story::with(Settings::embedded())
+        .create(node("n1").label(zone, "b"))
+        .create(volume("far", "wait", 5).label(zone, "a"))
+        .create(volume("near", "wait", 10).label(zone, "b__c"))
+        .create(claim("c", "wait", 5))
+        .create(pod("p", &["c"]).on("n1"))
+        .claim("c", "Bound", "near");
+}
+
 #[test]
 fn claims_of_a_pod_placed_without_a_scheduler_are_assigned_together() {
     let chosen = json!({"matchLabels": {"k": "x"}});
