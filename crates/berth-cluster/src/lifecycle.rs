@@ -78,11 +78,20 @@ fn forget_conditions(node: &Value, now: Timestamp, step: &mut Step) {
     step.normal(SOURCE, node, "NodeNotReady", message);
 }
 
+/// Whether a taint says that a node is not ready or does not respond.
+fn is_ours(taint: &Value) -> bool {
+    taint["key"] == TAINT_NOT_READY || taint["key"] == TAINT_UNREACHABLE
+}
+
+/// Whether a node has taints of this controller.
+pub(crate) fn is_tainted(node: &Value) -> bool {
+    field::items(node, "/spec/taints").iter().any(is_ours)
+}
+
 /// Adds the taint that keeps pods away and evicts them, or removes it.
-fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step) {
+pub(crate) fn set_taint(node: &Value, wanted: Option<&str>, now: Timestamp, step: &mut Step) {
     let known = field::items(node, "/spec/taints");
-    let is_ours = |taint: &&Value| taint["key"] == TAINT_NOT_READY || taint["key"] == TAINT_UNREACHABLE;
-    let ours: Vec<&Value> = known.iter().filter(is_ours).collect();
+    let ours: Vec<&Value> = known.iter().filter(|taint| is_ours(taint)).collect();
     let is_set = match wanted {
         None => ours.is_empty(),
         Some(key) => ours.len() == 2 && ours.iter().all(|taint| taint["key"] == key),

@@ -59,7 +59,7 @@ impl Standing {
                     pod: outcome.pod,
                     message: outcome.message,
                 });
-            } else if !has_failed {
+            } else if !has_failed && !outcome.is_replaced {
                 tally.running += 1;
                 standing.running += 1;
                 *standing.per_node.entry(outcome.node).or_default() += 1;

@@ -182,7 +182,7 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
 }
 
 fn has_failed(outcome: &Outcome, when: FailOn) -> bool {
-    let fails_in_the_end = outcome.summary.pending > 0 || outcome.summary.not_running > 0;
+    let fails_in_the_end = !outcome.not_running.is_empty();
     match when {
         FailOn::Pending => fails_in_the_end,
         FailOn::PendingAtAnyStep => fails_in_the_end || outcome.steps.iter().any(|step| !step.pods.pending.is_empty()),

@@ -34,6 +34,7 @@ pub use running::reported_problem;
 
 use super::field;
 use super::garbage;
+use super::lifecycle;
 use super::names;
 use super::objects::View;
 use super::status::{self, Status};
@@ -131,8 +132,8 @@ pub fn step(view: &dyn View, node: &str, mode: Mode, settings: &Settings, now: T
     step
 }
 
-/// Reports once that a node without conditions is ready, for callers without heartbeats. Existing conditions, for example
-/// from a dump, are kept.
+/// Reports once that a node is ready, for callers without heartbeats: one without conditions, or one that was lost and whose
+/// agent runs again, which loses its taints first. Conditions of a ready node, for example from a dump, are kept.
 #[must_use]
 pub fn announce(node: &Value, mode: Mode, now: Timestamp) -> Step {
     let mut step = Step::default();
@@ -140,8 +141,11 @@ pub fn announce(node: &Value, mode: Mode, now: Timestamp) -> Step {
         return step;
     }
     keep_cordoned(node, mode, &mut step);
-    if status::find(node, "Ready").is_none() {
-        heartbeat::write_conditions(node, now, &mut step);
+    match status::find(node, "Ready") {
+        Some(ready) if ready["status"] == "True" => {}
+        // Both writes are for the version that was seen. The next call makes the second one.
+        Some(_) if lifecycle::is_tainted(node) => lifecycle::set_taint(node, None, now, &mut step),
+        Some(_) | None => heartbeat::write_conditions(node, now, &mut step),
     }
     step
 }

@@ -16,7 +16,7 @@ use berth_core::migration::InTreePlugin;
 use berth_core::names::{NO_PROVISIONER, ZONE, ZONE_BETA, driver_object};
 use berth_provisioner::answer::Answer;
 use berth_provisioner::builtin::{Builtin, PROVISIONERS};
-use berth_provisioner::request::{Failure, Request, Source, Volume, places};
+use berth_provisioner::request::{Failure, Place, Request, Source, Volume, places};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::topology::{Policy, Question, Segment, requirement, topology_keys};
 use pools::Pools;
@@ -46,6 +46,10 @@ impl Drivers {
     /// Creates a volume as the driver of its class would. The effects take its space from pools, and must be carried
     /// out before the result counts.
     pub fn provision(&mut self, view: &dyn View, topology: Topology<'_>, request: &Request) -> (Answer, Vec<Effect>) {
+        let class = &request.class.metadata.name;
+        if request.selected_node.is_none() && pools::is_published(view, &driver_of(&request.class), class) {
+            return self.provision_anywhere(view, topology, request);
+        }
         let drawn = match self.pools.draw(view, request) {
             Ok(drawn) => drawn,
             Err(failure) => return (Err(failure), Vec::new()),
@@ -57,6 +61,38 @@ impl Drivers {
         // Nothing was taken: there is nothing to write.
         self.pools.forget(&request.name);
         (answer, Vec::new())
+    }
+
+    /// Creates a volume without a selected node where there is space for it: preferably where the driver would create it
+    /// without regard to space.
+    fn provision_anywhere(
+        &mut self,
+        view: &dyn View,
+        topology: Topology<'_>,
+        request: &Request,
+    ) -> (Answer, Vec<Effect>) {
+        let preferred = match self.make(topology, request) {
+            Ok(volume) => volume,
+            Err(failure) => return (Err(failure), Vec::new()),
+        };
+        self.zonal.delete(&request.name);
+        let is_near = |node: &&Node| is_reached(&preferred.accessible, node);
+        let (near, far): (Vec<&Node>, Vec<&Node>) = topology.nodes.values().partition(is_near);
+        let mut first_failure = None;
+        for node in near.into_iter().chain(far) {
+            let on_node = Request {
+                selected_node: Some(node.clone()),
+                ..request.clone()
+            };
+            match self.provision(view, topology, &on_node) {
+                (Ok(volume), drawn) => return (Ok(volume), drawn),
+                (Err(failure), _) => {
+                    first_failure.get_or_insert(failure);
+                }
+            }
+        }
+        // Without nodes there are no pools either.
+        (first_failure.map_or(Ok(preferred), Err), Vec::new())
     }
 
     /// Forgets a volume whose space could not be taken.
@@ -139,6 +175,13 @@ fn volume(request: &Request, driver: String, segment: Option<Segment>) -> Volume
         source: csi(driver),
         accessible: places(segment),
     }
+}
+
+/// Whether a node can use a volume that is accessible from these places.
+fn is_reached(accessible: &[Place], node: &Node) -> bool {
+    let labels = &node.metadata.labels;
+    let has = |(key, values): (&String, &Vec<String>)| labels.get(key).is_some_and(|value| values.contains(value));
+    accessible.is_empty() || accessible.iter().any(|place| place.iter().all(has))
 }
 
 /// Whether a volume would be in a zone: the selected node is in one, or any node is, or the class sets topologies.

@@ -2,8 +2,8 @@
 //!
 //! A simulated driver cannot publish its remaining capacity. The capacity in files is assumed to be true at the start.
 //! From then on each created volume takes its bytes from a pool of its node, returns them when it is deleted, and is
-//! refused if there is no space. The same space may be published by an object and in the status of the driver: then it is
-//! taken from both.
+//! refused if there is no space. A volume without a selected node takes them from a pool of any node. The same space may be
+//! published by an object and in the status of the driver: then it is taken from both.
 
 use super::driver_of;
 use crate::workloads::{Selector, is_over};
@@ -48,13 +48,20 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Takes the space for a volume from pools of its node, if there are any.
+    /// Takes the space for a volume from pools of its node. A volume without a selected node takes nothing.
     pub(super) fn draw(&mut self, view: &dyn View, request: &Request) -> Result<Vec<Effect>, Failure> {
         let Some(node) = &request.selected_node else {
             return Ok(Vec::new());
         };
         let class = &request.class.metadata.name;
         let (driver, node) = (driver_of(&request.class), &node.metadata.name);
+        // The scheduler does not choose such a node, but a pod may name it.
+        let is_new = !self.drawn.contains_key(&request.name);
+        if is_new && request.bytes > 0 && publishes_none_for(view, (&driver, class), node) {
+            return Err(Failure::last(format!(
+                "{driver} has published no capacity for node {node}"
+            )));
+        }
         self.draw_from(view, &request.name, (&driver, class), node, request.bytes)
     }
 
@@ -137,6 +144,25 @@ impl Pools {
     }
 }
 
+/// Whether a driver publishes the capacity of its classes, and none for this class and node.
+fn publishes_none_for(view: &dyn View, (driver, class): (&str, &str), node: &str) -> bool {
+    // A driver that tracks capacity in its status may report it in an object of its own, which is not read here.
+    let publishes = view.get("CSIDriver", "", driver).is_some_and(|found| {
+        field::flag(found, "/spec/storageCapacity") && !field::flag(found, "/spec/capacityTracking")
+    });
+    publishes && objects_for(view, class, node).is_empty() && status_for(view, driver, class, node).is_empty()
+}
+
+/// Whether capacity is published for a class at all. Drivers usually publish none for classes that bind at once: then
+/// nothing is known about their space.
+pub(super) fn is_published(view: &dyn View, driver: &str, class: &str) -> bool {
+    let is_of_class = |pool: &Value| field::text(pool, "/storageClassName") == class;
+    view.of_kind("CSIStorageCapacity").any(is_of_class)
+        || view
+            .get("CSIDriver", "", driver)
+            .is_some_and(|found| status_entry(found, class).is_some())
+}
+
 /// The volumes that a driver creates for one pod only.
 fn inline_volumes(pod: &Value) -> impl Iterator<Item = &Value> {
     let volumes = field::items(pod, "/spec/volumes").iter();
@@ -168,13 +194,7 @@ fn status_for(view: &dyn View, driver: &str, class: &str, node: &str) -> Vec<Roo
     let (Some(found), Some(node)) = (view.get("CSIDriver", "", driver), view.get("Node", "", node)) else {
         return Vec::new();
     };
-    let entries = field::items(found, "/status/storage");
-    let entry = |name: &str| {
-        entries
-            .iter()
-            .find(|entry| field::text(entry, "/storageClassName") == name)
-    };
-    let Some(entry) = entry(class).or_else(|| entry(FALLBACK_CLASS)) else {
+    let Some(entry) = status_entry(found, class) else {
         return Vec::new();
     };
     let pools = field::items(entry, "/pools").iter().filter(|pool| reaches(pool, node));
@@ -194,6 +214,17 @@ fn status_for(view: &dyn View, driver: &str, class: &str, node: &str) -> Vec<Roo
             })
         })
         .collect()
+}
+
+/// The entry of a driver's status for a class: its own, or the fallback.
+fn status_entry<'a>(driver: &'a Value, class: &str) -> Option<&'a Value> {
+    let entries = field::items(driver, "/status/storage");
+    let entry = |name: &str| {
+        entries
+            .iter()
+            .find(|entry| field::text(entry, "/storageClassName") == name)
+    };
+    entry(class).or_else(|| entry(FALLBACK_CLASS))
 }
 
 fn find<'a>(view: &'a dyn View, key: &ObjectKey) -> Option<&'a Value> {

@@ -62,20 +62,17 @@ impl Difference {
     /// What differs between the outcome of the current cluster and that with a change.
     #[must_use]
     pub fn between(before: &Outcome, after: &Outcome) -> Self {
-        let mut pods = pod_changes(&before.pods, &after.pods);
-        let was_pending: BTreeSet<&str> = before
-            .pods
-            .iter()
-            .filter(|pod| pod.is_waiting())
-            .map(|pod| &*pod.pod)
-            .collect();
+        let mut pods = pod_changes(&before.pods, &after.pods, after.not_running.clone());
+        let was_pending: BTreeSet<&str> = before.not_running.iter().map(|pod| &*pod.pod).collect();
         let is_pending: BTreeSet<String> = pods.pending.iter().map(|pod| pod.pod.clone()).collect();
         let exists: BTreeSet<&str> = after.pods.iter().map(|pod| &*pod.pod).collect();
         let unblocked = was_pending
             .iter()
             .filter(|pod| exists.contains(*pod) && !is_pending.contains(**pod));
         let unblocked = unblocked.map(|pod| (*pod).to_owned()).collect();
-        pods.pending.retain(|pod| !was_pending.contains(&*pod.pod));
+        // Evicted pods are listed as such.
+        pods.pending
+            .retain(|pod| exists.contains(&*pod.pod) && !was_pending.contains(&*pod.pod));
         let mut claims = claim_changes(&before.claims, &after.claims);
         let waited: BTreeSet<&str> = before
             .claims

@@ -2,7 +2,7 @@
 
 use super::Simulation;
 use crate::workloads::KINDS;
-use crate::{agent, field};
+use crate::{agent, field, key_of, status};
 use berth_core::effect::Refusal;
 use berth_kinds::admission;
 use berth_kinds::kinds::persistent_volume;
@@ -18,6 +18,9 @@ impl Simulation {
         let mut objects = in_order(objects);
         for object in &mut objects {
             agent::stop_if_lost(object);
+            if field::kind(object) == "Job" && status::holds(object, "Failed") {
+                self.failed_before.insert(key_of(object));
+            }
             if field::kind(object) == persistent_volume::KIND.name {
                 persistent_volume::settle(object);
             }

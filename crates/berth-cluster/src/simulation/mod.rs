@@ -17,7 +17,9 @@ mod fill;
 mod fit;
 mod limits;
 mod location;
+mod lost;
 mod missing;
+mod not_running;
 mod outcome;
 mod patience;
 mod playback;
@@ -47,6 +49,7 @@ use berth_core::reported::{self, Reported};
 use berth_scheduler::scheduler::{DEFAULT_SEED, Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
+use lost::Lost;
 use patience::Patience;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +117,10 @@ pub struct Simulation {
     /// CSI drivers with their separate capacity reports.
     reported: Reported,
     drains: Drains,
+    /// Deleted pods that no controller creates again.
+    lost: Lost,
+    /// Jobs that had failed before the simulation started.
+    failed_before: BTreeSet<ObjectKey>,
     /// Disruption budgets to process.
     budgets: BTreeSet<ObjectKey>,
     /// When a workload, a pod or a node is to be processed again.
@@ -154,6 +161,8 @@ impl Simulation {
             drivers: Drivers::default(),
             reported: Reported::default(),
             drains: Drains::default(),
+            lost: Lost::default(),
+            failed_before: BTreeSet::new(),
             budgets: BTreeSet::new(),
             due: BTreeMap::new(),
             steps: Vec::new(),
@@ -320,6 +329,7 @@ impl Simulation {
                 self.budgets.extend(disruption::concerned(view, object));
             }
             if key.kind == "Pod" {
+                gone.iter().for_each(|last| self.lost.gone(last));
                 self.follow_pod(&key, gone.as_ref());
             }
             self.take_in(&key);

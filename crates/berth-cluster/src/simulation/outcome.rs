@@ -7,10 +7,12 @@ use super::agents::is_silent;
 use super::compare::Difference;
 use super::fit::{self, Fit, NodeOutcome, ZoneOutcome};
 use super::location::VolumePlace;
-use super::missing;
-use super::playback::StepOutcome;
-use crate::field;
+use super::missing::{KEEPS_PODS, Replicas};
+use super::playback::{StepOutcome, Waiting};
 use crate::objects::claims_of;
+use crate::workloads::is_over;
+use crate::{View, field};
+use berth_core::api::Object;
 use berth_core::effect::{Event, EventType};
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use serde::Serialize;
@@ -36,6 +38,12 @@ pub struct Outcome {
     pub nodes: Vec<NodeOutcome>,
     /// Why pods have no node, grouped by reason.
     pub pending: Vec<PendingOutcome>,
+    /// Every pod that should run and does not, and why: with and without a node, or missing from a workload or a failed Job.
+    #[serde(rename = "notRunning")]
+    pub not_running: Vec<Waiting>,
+    /// Pods that were evicted and that nothing creates again, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<Waiting>,
     /// What each step of the scenario changed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepOutcome>,
@@ -61,13 +69,21 @@ pub struct PodOutcome {
     /// Whether it has a node that exists.
     #[serde(skip)]
     pub is_placed: bool,
+    /// Whether it has ended or is being deleted, and its workload has others instead.
+    #[serde(skip)]
+    pub is_replaced: bool,
 }
 
 impl PodOutcome {
-    /// Whether it does not run: it has no node, or something prevents it from running there.
+    /// Whether it should run and does not: it has no node, or something prevents it from running there.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.node.is_empty() || !self.message.is_empty()
+        !self.is_replaced && (self.node.is_empty() || !self.message.is_empty())
+    }
+
+    /// Whether it waits for a node.
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_waiting() && !self.is_placed
     }
 }
 
@@ -134,7 +150,8 @@ pub struct Summary {
     pub placed: usize,
     /// Number of pods without a node.
     pub pending: usize,
-    /// Number of pods that should run but have failed, or that a workload wants and that do not exist at the end.
+    /// Number of pods that should run and do not, with or without a node. Includes those that a workload wants and that do
+    /// not exist at the end.
     pub not_running: usize,
     /// Number of nodes.
     pub nodes: usize,
@@ -186,11 +203,13 @@ impl Simulation {
         let volumes = self.volume_outcomes();
         let (zones, nodes) = fit::places(view, self.scheduled_cluster(), &pods, &claims, &volumes);
         let mut summary = summary(&pods, &claims, &volumes, &zones, &nodes);
-        let failed = view.of_kind("Pod").filter(|pod| should_run(pod)).count();
-        summary.not_running = failed + missing::pods(view);
+        let not_running = self.not_running(&pods);
+        summary.not_running = not_running.len();
         summary.virtual_seconds = self.moved_for().as_millis() as f64 / 1000.0;
         Outcome {
             pending: pending(&pods),
+            not_running,
+            evicted: self.evicted(),
             pods,
             claims,
             volumes,
@@ -206,8 +225,10 @@ impl Simulation {
     /// The outcome for every pod and every claim so far, each by name.
     pub(super) fn pods_and_claims(&self) -> (Vec<PodOutcome>, Vec<ClaimOutcome>) {
         let view = self.objects();
-        let said = Said::of(self.events());
-        let pods = view.of_kind("Pod").map(|pod| pod_outcome(self, &said, pod));
+        let (said, replicas) = (Said::of(self.events()), Replicas::of(view));
+        let pods = view
+            .of_kind("Pod")
+            .map(|pod| pod_outcome(self, &said, replicas.has_replaced(pod), pod));
         let claims = view
             .of_kind("PersistentVolumeClaim")
             .map(|claim| claim_outcome(&said, claim));
@@ -235,7 +256,7 @@ impl Simulation {
 /// The pods without a node, grouped by message. Those with the most pods come first.
 fn pending(pods: &[PodOutcome]) -> Vec<PendingOutcome> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| !pod.is_placed) {
+    for pod in pods.iter().filter(|pod| pod.is_pending()) {
         groups.entry(&pod.message).or_default().push(pod.pod.clone());
     }
     let groups = groups.into_iter().map(|(message, pods)| PendingOutcome {
@@ -248,14 +269,14 @@ fn pending(pods: &[PodOutcome]) -> Vec<PendingOutcome> {
     groups
 }
 
-/// Messages about each pod and claim: the last warning, or else the last event of a claim. Normal events do not explain why a pod
-/// does not run or a claim has no volume.
-struct Said<'a> {
+/// Messages about each pod, workload and claim: the last warning, or else the last event of a claim. Normal events do not
+/// explain why a pod does not run or a claim has no volume.
+pub(super) struct Said<'a> {
     last: BTreeMap<(&'a str, &'a str, &'a str), &'a Event>,
 }
 
 impl<'a> Said<'a> {
-    fn of(events: &'a [Event]) -> Self {
+    pub(super) fn of(events: &'a [Event]) -> Self {
         let mut last = BTreeMap::new();
         for event in events {
             let about = &event.about.key;
@@ -265,25 +286,26 @@ impl<'a> Said<'a> {
                 && last
                     .get(&key)
                     .is_none_or(|known: &&Event| known.event_type == EventType::Normal);
-            if is_news || (is_warning && matches!(&*about.kind, "Pod" | "PersistentVolumeClaim")) {
+            let is_told = matches!(&*about.kind, "Pod" | "PersistentVolumeClaim") || KEEPS_PODS.contains(&&*about.kind);
+            if is_news || (is_warning && is_told) {
                 last.insert(key, event);
             }
         }
         Self { last }
     }
 
-    fn event(&self, object: &Value) -> Option<&'a Event> {
+    pub(super) fn event(&self, object: &Value) -> Option<&'a Event> {
         self.last
             .get(&(field::kind(object), field::namespace(object), field::name(object)))
             .copied()
     }
 }
 
-fn full_name(object: &Value) -> String {
+pub(super) fn full_name(object: &Value) -> String {
     join(field::namespace(object), field::name(object))
 }
 
-fn join(namespace: &str, name: &str) -> String {
+pub(super) fn join(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()
     } else {
@@ -295,12 +317,13 @@ fn bytes(object: &Value, path: &str) -> i64 {
     field::bytes(object, path).unwrap_or(0)
 }
 
-fn pod_outcome(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> PodOutcome {
+fn pod_outcome(simulation: &Simulation, said: &Said<'_>, is_replaced: bool, pod: &Value) -> PodOutcome {
     let name = full_name(pod);
     let namespace = field::namespace(pod);
     let node = field::text(pod, "/spec/nodeName");
     PodOutcome {
         is_placed: !node.is_empty() && simulation.objects().get("Node", "", node).is_some(),
+        is_replaced,
         node: node.to_owned(),
         message: why_not_running(simulation, said, pod, &name),
         phase: field::text(pod, "/status/phase").to_owned(),
@@ -326,12 +349,12 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
         });
         return message
             .or_else(|| simulation.scheduler.message(name).map(str::to_owned))
-            .unwrap_or_else(|| waiting(simulation, pod));
+            .unwrap_or_else(|| waiting(simulation, said, pod));
     }
     if simulation.objects().get("Node", "", node).is_none() {
         return format!("spec.nodeName names node {node:?}, which does not exist");
     }
-    if is_silent(simulation.objects(), node) {
+    if !is_over(pod) && is_silent(simulation.objects(), node) {
         return if field::is_deleting(pod) {
             format!("terminating, but node {node} does not respond")
         } else {
@@ -340,7 +363,13 @@ fn why_not_running(simulation: &Simulation, said: &Said<'_>, pod: &Value, name: 
     }
     match field::text(pod, "/status/phase") {
         "Pending" => said.event(pod).map_or_else(String::new, |event| event.message.clone()),
-        "Failed" if should_run(pod) => field::text(pod, "/status/message").to_owned(),
+        "Failed" if should_run(pod) => {
+            match (field::text(pod, "/status/message"), field::text(pod, "/status/reason")) {
+                ("", "") => "it has failed".to_owned(),
+                ("", reason) => reason.to_owned(),
+                (message, _) => message.to_owned(),
+            }
+        }
         _ => String::new(),
     }
 }
@@ -359,14 +388,29 @@ fn warnings_of_claims(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> 
     warnings.collect()
 }
 
-/// Whether a pod has failed whose containers should run forever.
+/// Whether a pod has failed whose containers should run forever, or should have started. A Job retries its pods: it fails, not
+/// they.
 fn should_run(pod: &Value) -> bool {
-    let is_to_end = matches!(field::text(pod, "/spec/restartPolicy"), "Never" | "OnFailure");
-    field::text(pod, "/status/phase") == "Failed" && !is_to_end
+    if field::text(pod, "/status/phase") != "Failed" {
+        return false;
+    }
+    match field::text(pod, "/spec/restartPolicy") {
+        "Never" | "OnFailure" => {
+            let is_of_job = field::controller_of(pod).is_some_and(|owner| owner["kind"] == "Job");
+            !is_of_job && was_refused(pod)
+        }
+        _ => true,
+    }
+}
+
+/// Whether its node rejected a pod.
+fn was_refused(pod: &Value) -> bool {
+    field::text(pod, "/status/phase") == "Failed"
+        && matches!(Object::decode(pod), Ok(Some(Object::Pod(pod))) if pod.was_refused())
 }
 
 /// Why a waiting pod has not been processed.
-fn waiting(simulation: &Simulation, pod: &Value) -> String {
+fn waiting(simulation: &Simulation, said: &Said<'_>, pod: &Value) -> String {
     let gates = field::items(pod, "/spec/schedulingGates").iter();
     let gates: Vec<_> = gates.map(|gate| field::text(gate, "/name")).collect();
     if !gates.is_empty() {
@@ -377,7 +421,10 @@ fn waiting(simulation: &Simulation, pod: &Value) -> String {
         name => name,
     };
     if simulation.settings.profiles.contains_key(wanted) {
-        return "no scheduler has processed it".to_owned();
+        return match rejection(simulation.objects(), said, pod) {
+            Some(message) => format!("waits before the next attempt: {message}"),
+            None => "no scheduler has processed it".to_owned(),
+        };
     }
     let known: Vec<String> = simulation
         .settings
@@ -389,6 +436,20 @@ fn waiting(simulation: &Simulation, pod: &Value) -> String {
         "no scheduler named {wanted:?} runs here: the configuration has {}",
         known.join(", ")
     )
+}
+
+/// Why a node rejected the previous pod of the same name or workload: the scheduler lets the next one wait.
+fn rejection(view: &dyn View, said: &Said<'_>, pod: &Value) -> Option<String> {
+    let namesake = said
+        .event(pod)
+        .filter(|event| event.reason == "UnexpectedAdmissionError" && event.about.uid != field::uid(pod));
+    if let Some(event) = namesake {
+        return Some(event.message.clone());
+    }
+    let owner = field::controller_of(pod)?["uid"].as_str()?;
+    let rejected = view.dependents(owner).filter(|other| was_refused(other));
+    let last = rejected.max_by_key(|other| field::time(other, "/status/startTime"))?;
+    Some(field::text(last, "/status/message").to_owned())
 }
 
 fn claim_outcome(said: &Said<'_>, claim: &Value) -> ClaimOutcome {
@@ -457,7 +518,7 @@ fn summary(
     Summary {
         pods: pods.len(),
         placed,
-        pending: pods.len() - placed,
+        pending: pods.iter().filter(|pod| pod.is_pending()).count(),
         nodes: nodes.len(),
         claims: claims.len(),
         bound_claims: claims.iter().filter(|claim| claim.phase == "Bound").count(),

@@ -198,7 +198,7 @@ impl Simulation {
             at_seconds: at.as_secs_f64(),
             moved_until_seconds: self.moved_for().as_millis() as f64 / 1000.0,
             did,
-            pods: pod_changes(&before.pods, &now.pods),
+            pods: pod_changes(&before.pods, &now.pods, self.not_running(&now.pods)),
             claims: claim_changes(&before.claims, &now.claims),
             draining: self.drains.nodes().map(str::to_owned).collect(),
             summary: self.step_summary(&now),
@@ -219,7 +219,7 @@ impl Simulation {
         StepSummary {
             pods: now.pods.len(),
             placed,
-            pending: now.pods.len() - placed,
+            pending: now.pods.iter().filter(|pod| pod.is_pending()).count(),
             nodes: self.objects().of_kind("Node").count(),
             ready_nodes: nodes.iter().filter(|node| node.ready).count(),
             claims: now.claims.len(),
@@ -230,10 +230,13 @@ impl Simulation {
     }
 }
 
-pub(super) fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChanges {
+pub(super) fn pod_changes(before: &[PodOutcome], now: &[PodOutcome], not_running: Vec<Waiting>) -> PodChanges {
     let known: BTreeMap<&str, &str> = before.iter().map(|pod| (&*pod.pod, &*pod.node)).collect();
     let left: BTreeMap<&str, ()> = now.iter().map(|pod| (&*pod.pod, ())).collect();
-    let mut changes = PodChanges::default();
+    let mut changes = PodChanges {
+        pending: not_running,
+        ..PodChanges::default()
+    };
     for pod in now {
         match known.get(&*pod.pod).copied().unwrap_or_default() {
             from if from == pod.node => {}
@@ -246,13 +249,6 @@ pub(super) fn pod_changes(before: &[PodOutcome], now: &[PodOutcome]) -> PodChang
                 from: from.to_owned(),
                 to: pod.node.clone(),
             }),
-        }
-        if pod.is_waiting() {
-            changes.pending.push(Waiting {
-                pod: pod.pod.clone(),
-                node: pod.node.clone(),
-                message: pod.message.clone(),
-            });
         }
     }
     // A pod that lost its node waits; it has not moved.

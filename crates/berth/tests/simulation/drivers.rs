@@ -153,6 +153,85 @@ fn a_volume_goes_with_its_claim_and_gives_its_room_back() {
     assert_eq!(outcome["volumes"].as_array().unwrap().len(), 1);
 }
 
+fn pool(name: &str, zone: Value, capacity: &str) -> Value {
+    object(
+        "storage.k8s.io/v1",
+        "CSIStorageCapacity",
+        name,
+        json!({"metadata": {"namespace": "default"}, "storageClassName": "disks", "capacity": capacity,
+            "nodeTopology": {"matchLabels": zone}}),
+    )
+}
+
+fn publishing_driver() -> Value {
+    object(
+        "storage.k8s.io/v1",
+        "CSIDriver",
+        DRIVER,
+        json!({"spec": {"storageCapacity": true}}),
+    )
+}
+
+#[test]
+fn a_volume_that_is_made_at_once_takes_room_and_is_refused_without() {
+    let objects = [
+        node("n1", "a"),
+        publishing_driver(),
+        class("disks", DRIVER, "Immediate"),
+        pool("pool", json!({}), "1536Mi"),
+        claim("c1", "disks"),
+        claim("c2", "disks"),
+        pod("p1", json!({}), claims(&["c1"])),
+        pod("p2", json!({}), claims(&["c2"])),
+    ];
+    let output = run("simulate", &objects, &["-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let outcome = json_of(&output);
+    assert_eq!(outcome["summary"]["boundClaims"], 1, "{outcome}");
+    let refused = outcome["claims"][1]["message"].as_str().unwrap();
+    assert!(
+        refused.contains("not enough room for 1Gi: 512Mi left in pool"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_volume_that_is_made_at_once_is_made_where_there_is_room() {
+    let zone = "topology.kubernetes.io/zone";
+    for full in ["a", "b"] {
+        let room = |place: &str| if place == full { "0" } else { "10Gi" };
+        let objects = [
+            node("n1", "a"),
+            node("n2", "b"),
+            csi_node("n1", DRIVER, &[zone], None),
+            csi_node("n2", DRIVER, &[zone], None),
+            publishing_driver(),
+            class("disks", DRIVER, "Immediate"),
+            pool("pool-a", json!({zone: "a"}), room("a")),
+            pool("pool-b", json!({zone: "b"}), room("b")),
+            claim("c", "disks"),
+        ];
+        let other = if full == "a" { "b" } else { "a" };
+        assert_eq!(places(&simulated(&objects, &[])), [&json!({"zones": [other]})]);
+    }
+}
+
+/// The scheduler refuses such a node, too; but this pod does not ask it.
+#[test]
+fn nothing_is_made_where_a_driver_publishes_no_capacity() {
+    let objects = [
+        node("n1", "a"),
+        publishing_driver(),
+        class("disks", DRIVER, "WaitForFirstConsumer"),
+        claim("c", "disks"),
+        pod("p", json!({}), merged(claims(&["c"]), json!({"nodeName": "n1"}))),
+    ];
+    let outcome = simulated(&objects, &[]);
+    assert_eq!(outcome["volumes"], json!([]));
+    let message = outcome["claims"][0]["message"].as_str().unwrap();
+    assert!(message.contains("has published no capacity for node n1"), "{message}");
+}
+
 fn merged(mut below: Value, top: Value) -> Value {
     merge(&mut below, top);
     below

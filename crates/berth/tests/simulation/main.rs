@@ -7,6 +7,7 @@ mod completed;
 mod drivers;
 mod refused;
 mod running;
+mod verdict;
 
 use berth_testing::Manifest;
 use serde_json::{Value, json};

@@ -96,6 +96,23 @@ fn a_taint_sends_pods_away() {
 }
 
 #[test]
+fn a_node_that_is_lost_from_the_start_comes_back_when_it_is_started() {
+    for key in ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"] {
+        let lost = json!({
+            "spec": {"taints": [{"key": key, "effect": "NoSchedule"}, {"key": key, "effect": "NoExecute"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
+        let mut n1 = node("n1", "a");
+        merge(&mut n1, lost);
+        let objects = [n1, pod("db", json!({}), json!({}))];
+        let steps = scenario(json!([{"at": "1m", "do": [{"startNodes": {"nodes": ["n1"]}}]}]));
+        let outcome = simulated(&objects, &["--scenario", steps.path().to_str().unwrap()]);
+        let ready = |step: usize| outcome["steps"][step]["summary"]["readyNodes"].as_u64();
+        assert_eq!((ready(0), ready(1)), (Some(0), Some(1)), "{key}: {outcome}");
+        assert_eq!(pods(&outcome), ["db n1"], "{key}");
+    }
+}
+
+#[test]
 fn a_copy_of_a_node_brings_its_own_free_disks() {
     let local = |name: &str, node: &str| {
         let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});

@@ -57,7 +57,7 @@ fn count(number: usize, what: &str) -> String {
 #[must_use]
 pub fn render(outcome: &Outcome, subject: &Subject) -> String {
     let mut out = String::new();
-    let verdict = verdict(outcome);
+    let verdict = table::verdict_of(&outcome.summary);
     let subject = subject.to_string();
     let title: Vec<&str> = [verdict.as_str(), subject.as_str()]
         .into_iter()
@@ -92,22 +92,14 @@ pub fn render(outcome: &Outcome, subject: &Subject) -> String {
     out
 }
 
-fn verdict(outcome: &Outcome) -> String {
-    match outcome.summary.pending {
-        0 => "every pod has a node".to_owned(),
-        1 => "1 pod is pending".to_owned(),
-        pending => format!("{pending} pods are pending"),
-    }
-}
-
 fn header(out: &mut String, outcome: &Outcome, verdict: &str, subject: &str) {
     let summary = &outcome.summary;
-    let state = if summary.pending == 0 { "good" } else { "bad" };
+    let state = if summary.not_running == 0 { "good" } else { "bad" };
     let _ = write!(
         out,
         "<header>\n<p class=\"brand\"><svg viewBox=\"0 0 32 32\" aria-hidden=\"true\"><path d=\"M16 3v20M9 9h14M5 18c1 7 6 10 11 10s10-3 11-10\"/><circle cx=\"16\" cy=\"5\" r=\"2.6\"/></svg>berth simulate</p>\n\
          <h1 class=\"{state}\">{}</h1>\n",
-        e(&sentence(verdict))
+        e(&table::sentence(verdict))
     );
     if !subject.is_empty() {
         let _ = writeln!(out, "<p class=\"subject\">{}</p>", e(subject));
@@ -185,13 +177,6 @@ fn percent(part: usize, whole: usize) -> f64 {
         0 => 0.0,
         whole => part as f64 * 100.0 / whole as f64,
     }
-}
-
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A duration in readable units.

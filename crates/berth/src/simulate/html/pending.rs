@@ -3,7 +3,7 @@
 use super::{count, e};
 use crate::terminal;
 use berth_cluster::simulation::{Outcome, PendingOutcome};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Maximum number of names listed before the rest is counted.
@@ -107,27 +107,26 @@ fn refusals(out: &mut String, outcome: &Outcome) {
     let _ = writeln!(out, "<script type=\"application/json\" id=\"refusals\">{text}</script>");
 }
 
-/// Pods that have a node and do not run there.
+/// Pods that do not run for another reason: they have a node and cannot run there, do not exist, or were evicted.
 fn stuck(out: &mut String, outcome: &Outcome) {
+    let pending: BTreeSet<&String> = outcome.pending.iter().flat_map(|group| &group.pods).collect();
     let mut by_message: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for pod in outcome
-        .pods
-        .iter()
-        .filter(|pod| !pod.node.is_empty() && !pod.message.is_empty())
-    {
+    let others = outcome.not_running.iter().chain(&outcome.evicted);
+    for pod in others.filter(|pod| !pending.contains(&pod.pod)) {
         by_message.entry(&pod.message).or_default().push(pod.pod.clone());
     }
     if by_message.is_empty() {
         return;
     }
-    out.push_str(
-        "<section id=\"stuck\" aria-labelledby=\"stuck-title\">\n<h2 id=\"stuck-title\">Placed, but not running</h2>\n",
-    );
-    for (message, pods) in by_message.into_iter().take(GROUPS) {
+    out.push_str("<section id=\"stuck\" aria-labelledby=\"stuck-title\">\n<h2 id=\"stuck-title\">Not running</h2>\n");
+    for (message, mut pods) in by_message.into_iter().take(GROUPS) {
+        let found = pods.len();
+        // The missing pods of a workload have no names.
+        pods.dedup();
         let _ = write!(
             out,
             "<article class=\"group\">\n<h3>{}</h3>\n<p class=\"names\">{}</p>\n<p>{}</p>\n</article>\n",
-            count(pods.len(), "pod"),
+            count(found, "pod"),
             names(&pods),
             e(message)
         );

@@ -22,7 +22,7 @@ pub(super) fn render(out: &mut String, steps: &[StepOutcome]) {
 
 fn one(out: &mut String, step: &StepOutcome, most: usize) {
     let summary = &step.summary;
-    let state = if summary.pending == 0 { "good" } else { "bad" };
+    let state = if step.pods.pending.is_empty() { "good" } else { "bad" };
     let _ = write!(
         out,
         "<li class=\"{state}\">\n<time>{}</time>\n<div>\n<h3>{}</h3>\n",

@@ -8,7 +8,7 @@ pub(super) use changes::{lines as change_lines, room_cells};
 
 use crate::terminal::wrapped;
 use anstyle::{AnsiColor, Style};
-use berth_cluster::simulation::{Fit, Outcome, Usage};
+use berth_cluster::simulation::{Fit, Outcome, Summary, Usage, Waiting};
 use berth_core::quantity::Bytes;
 use columns::{Column, Columns};
 use std::collections::BTreeMap;
@@ -26,7 +26,13 @@ const REASONS_TOLD: usize = 10;
 pub fn render(outcome: &Outcome, width: usize) -> String {
     let mut out = String::new();
     verdict(&mut out, outcome, width);
-    not_running(&mut out, outcome, width);
+    reasons(&mut out, "NOT RUNNING", by_message(&outcome.not_running), width);
+    reasons(
+        &mut out,
+        "EVICTED, NOT CREATED AGAIN",
+        by_message(&outcome.evicted),
+        width,
+    );
     not_bound(&mut out, outcome, width);
     advice(&mut out, outcome, width);
     if let Some(changes) = &outcome.changes {
@@ -48,21 +54,37 @@ pub(crate) fn title(out: &mut String, text: &str) {
     let _ = writeln!(out, "\n{}", paint(Style::new().bold(), text));
 }
 
+/// How many pods do not run, in a few words.
+pub(super) fn verdict_of(summary: &Summary) -> String {
+    match (summary.not_running, summary.pending) {
+        (0, _) => "every pod has a node".to_owned(),
+        (1, 1) => "1 pod is pending".to_owned(),
+        (1, _) => "1 pod does not run".to_owned(),
+        (count, pending) if count == pending => format!("{count} pods are pending"),
+        (count, _) => format!("{count} pods do not run"),
+    }
+}
+
+/// A text that starts with a capital letter.
+pub(super) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
     let summary = &outcome.summary;
     let (green, red) = (AnsiColor::Green.on_default().bold(), AnsiColor::Red.on_default().bold());
-    let (style, word) = match (summary.pending, summary.not_running) {
-        (0, 0) => (green, "Every pod has a node"),
-        (0, _) => (red, "Some pods do not run"),
-        (_, _) => (red, "Some pods are pending"),
-    };
+    let style = if summary.not_running == 0 { green } else { red };
+    let word = sentence(&verdict_of(summary));
     let text = format!(
         "{word}: {} of {} pods placed on {} nodes, {} of {} claims bound, after {} s of virtual time.",
         summary.placed, summary.pods, summary.nodes, summary.bound_claims, summary.claims, summary.virtual_seconds,
     );
     // The verdict is shorter than any width, so it fits in the first line.
     for line in wrapped(&text, width) {
-        let _ = writeln!(out, "{}", line.replacen(word, &paint(style, word), 1));
+        let _ = writeln!(out, "{}", line.replacen(&word, &paint(style, &word), 1));
     }
     if let Some(fit) = summary.fit.fit_percent {
         let text = format!(
@@ -90,13 +112,17 @@ pub(crate) fn size(bytes: i64) -> String {
     exact
 }
 
-/// Pods that do not run, grouped by reason.
-fn not_running(out: &mut String, outcome: &Outcome, width: usize) {
+/// The names of pods by reason.
+fn by_message(pods: &[Waiting]) -> BTreeMap<&str, Vec<&str>> {
     let mut by_message: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for pod in outcome.pods.iter().filter(|pod| pod.is_waiting()) {
-        by_message.entry(&pod.message).or_default().push(&pod.pod);
+    for pod in pods {
+        let names = by_message.entry(&pod.message).or_default();
+        // The missing pods of a workload have no names.
+        if names.last() != Some(&&*pod.pod) {
+            names.push(&pod.pod);
+        }
     }
-    reasons(out, "NOT RUNNING", by_message, width);
+    by_message
 }
 
 /// Claims with a problem, grouped by problem. Those that only wait for their pod are listed with it.

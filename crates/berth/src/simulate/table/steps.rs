@@ -83,6 +83,8 @@ fn by_message(pods: &PodChanges) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for pod in &pods.pending {
         match groups.iter_mut().find(|(message, _)| *message == pod.message) {
+            // The missing pods of a workload have no names.
+            Some((_, names)) if names.last() == Some(&&*pod.pod) => {}
             Some((_, names)) => names.push(&pod.pod),
             None => groups.push((&pod.message, vec![&pod.pod])),
         }
