@@ -7,7 +7,8 @@
 //! ```
 //!
 //! With `podManagementPolicy: Parallel` pods do not wait for each other, except in a rolling update, which is always
-//! one by one.
+//! one by one: the next outdated pod is replaced when those already replaced are available, whatever the state of the
+//! outdated ones.
 
 use super::BURST;
 use super::claims::Claims;
@@ -50,12 +51,10 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, recreated: &Recreated, now
     // Before any pod is deleted, so that its claims get it as an owner.
     look.claims
         .retain_as_told(look.condemned().map(|(ordinal, pod)| (*ordinal, *pod)), &mut step);
-    let is_settled = look.start_missing(&mut step);
-    if is_settled || !look.is_ordered {
-        let is_settled = look.stop_condemned(&mut step) && is_settled;
-        if is_settled {
-            look.update_pods(&mut step);
-        }
+    // A broken template must not keep a parallel set from getting a better one: only ordered pods wait.
+    let goes_on = |is_settled: bool| is_settled || !look.is_ordered;
+    if goes_on(look.start_missing(&mut step)) && goes_on(look.stop_condemned(&mut step)) {
+        look.update_pods(&mut step);
     }
     look.write_status(&mut step);
     look.revisions.forget_old(look.pods.values().copied(), &mut step);
@@ -150,8 +149,7 @@ impl<'a> Look<'a> {
         !field::is_deleting(pod) && pods::is_ready(pod)
     }
 
-    /// Creates missing pods and replaces finished ones. Returns true if every replica exists and, if order matters, is
-    /// available.
+    /// Creates missing pods and replaces finished ones. Returns true if every replica exists and is available.
     fn start_missing(&self, step: &mut Step) -> bool {
         let mut is_settled = true;
         let mut created = 0;
@@ -274,12 +272,17 @@ impl<'a> Look<'a> {
             return;
         }
         let first = self.start + self.revisions.partition();
-        for (ordinal, pod) in self.pods.range(first.min(self.end())..self.end()).rev() {
+        for ordinal in (first.min(self.end())..self.end()).rev() {
+            // A missing pod is created with the latest template, and a finished one is replaced anyway: the update
+            // goes on when the new one is available.
+            let Some(pod) = self.pods.get(&ordinal).filter(|pod| !pods::is_over(pod)) else {
+                return;
+            };
             let is_old = field::label(pod, names::CONTROLLER_REVISION_HASH) != self.revisions.latest();
             if is_old && !field::is_deleting(pod) {
                 return self.delete_pod(pod, step);
             }
-            if self.available(*ordinal) != Availability::Now {
+            if self.available(ordinal) != Availability::Now {
                 return;
             }
         }

@@ -281,6 +281,44 @@ fn a_new_template_reaches_pods_from_the_last_to_the_partition() {
     assert_eq!(status["currentRevision"], status["updateRevision"]);
 }
 
+/// None of the first pods ever starts, as if its request were too large for every node.
+#[test]
+fn a_new_template_replaces_pods_that_never_started_unless_they_are_ordered() {
+    for (policy, replaced) in [("Parallel", &["web-2"][..]), ("OrderedReady", &[][..])] {
+        let mut story = Story::with_nodes(1);
+        story.create(set(json!({"replicas": 3, "podManagementPolicy": policy})));
+        story.control();
+        story.patch(
+            "StatefulSet",
+            "web",
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}}}),
+        );
+        assert_eq!(created_and_deleted(&story.control()).1, replaced, "{policy}");
+    }
+}
+
+#[test]
+fn a_parallel_set_is_updated_one_by_one_whatever_the_state_of_outdated_pods() {
+    let mut story = Story::with_nodes(1);
+    story.create(set(json!({"replicas": 3, "podManagementPolicy": "Parallel"})));
+    settle(&mut story);
+    story.set_status("Pod", "web-0", json!({"conditions": []}));
+    story.set_status("Pod", "web-2", json!({"phase": "Failed"}));
+    story.patch(
+        "StatefulSet",
+        "web",
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}}}),
+    );
+    assert_eq!(created_and_deleted(&story.control()).1, ["web-2"]);
+    assert!(
+        created_and_deleted(&story.control()).1.is_empty(),
+        "web-1 waits until the new web-2 is available"
+    );
+    settle(&mut story);
+    let image = |pod: &str| field::text(story.get("Pod", pod), "/spec/containers/0/image").to_owned();
+    assert_eq!(["web-0", "web-1", "web-2"].map(image), ["app:2"; 3]);
+}
+
 #[test]
 fn ordinals_can_start_later() {
     let mut story = Story::with_nodes(1);
