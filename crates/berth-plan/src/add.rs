@@ -1,12 +1,13 @@
 //! What to add so that everything runs.
 
 use crate::candidate::{Candidate, Cost};
-use crate::item::{Item, nodes, with_items};
+use crate::disks::{self, DiskKind};
+use crate::item::{Item, cost, nodes, with_items};
 use crate::need::{Need, Needs, useful};
 use crate::oracle::{Halt, Oracle, Played};
 use crate::search::Search;
 use crate::standing::Waiting;
-use crate::storage::{self, DiskKind};
+use crate::storage;
 use serde_json::Value;
 use std::cmp::Reverse;
 
@@ -53,6 +54,8 @@ pub struct AddAnswer {
     pub at_least: Cost,
     /// The minimum number of nodes of any such addition, and the need it results from.
     pub least_nodes: (usize, Option<Need>),
+    /// The need that says how many disks any addition without nodes must contain.
+    pub least_disks: Option<Need>,
     /// The pods that wait whatever is added.
     pub left: Vec<Waiting>,
     /// Whether time ran out.
@@ -81,6 +84,7 @@ pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Resul
         addition: None,
         at_least: Cost(0),
         least_nodes: (0, None),
+        least_disks: None,
         time_up: false,
     };
     if answer.before.standing.unrun == 0 {
@@ -92,6 +96,11 @@ pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Resul
     }
     if let Some(addition) = &answer.addition {
         answer.left.clone_from(&addition.after.standing.waiting);
+        // With fewer pods running, fewer disks might do.
+        if addition.after.standing.unrun == 0 {
+            let needs = Needs::of(objects, &addition.after, &[]);
+            answer.least_disks = needs.least_disks().cloned();
+        }
     }
     Ok(answer)
 }
@@ -107,16 +116,28 @@ fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer:
     let mut bound = Cost(0);
     // Additions without nodes are cheaper, and may help where nodes do not.
     let mut enough = goal.min(unrun - 1);
-    if let Some(items) = storage::disks(oracle, objects, &answer.before, offers.disks.as_deref(), enough)? {
+    if let Some((items, left)) = disks::disks(oracle, objects, &answer.before, offers.disks.as_deref(), enough)? {
+        enough = left;
         best = Some(items);
     }
-    if offers.capacity
-        && let Some(items) = storage::capacity(oracle, objects, &answer.before, enough)?
+    let capacity = match offers.capacity {
+        true => storage::capacity(oracle, objects, &answer.before, enough),
+        false => Ok(None),
+    };
+    let capacity = match capacity {
+        Err(Halt::TimeUp) if best.is_some() => {
+            answer.time_up = true;
+            None
+        }
+        capacity => capacity?,
+    };
+    if let Some(items) = capacity
         && best.as_ref().is_none_or(|best| cost(&items) < cost(best))
     {
         best = Some(items);
     }
-    if goal < unrun {
+    // Disks may help pods that no node helps.
+    if goal < unrun && goal <= enough {
         let candidates = useful(objects, &with_plenty, &offers.nodes);
         let needs = Needs::of(objects, &with_plenty, &candidates);
         let (least, need) = needs.least_nodes();
@@ -149,10 +170,6 @@ fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer:
         answer.addition = Some(addition);
     }
     Ok(())
-}
-
-fn cost(items: &[Item]) -> Cost {
-    items.iter().map(|item| item.cost).sum()
 }
 
 /// More of every candidate than pods could need, ignoring limits.

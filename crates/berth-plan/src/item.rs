@@ -69,6 +69,11 @@ impl Item {
     }
 }
 
+/// The cost of items.
+pub(crate) fn cost(items: &[Item]) -> Cost {
+    items.iter().map(|item| item.cost).sum()
+}
+
 /// A cluster with items added.
 #[must_use]
 pub fn with_items<'i>(objects: &[Value], items: impl IntoIterator<Item = &'i Item>) -> Vec<Value> {

@@ -6,6 +6,7 @@
 
 mod add;
 mod candidate;
+mod disks;
 mod fit;
 mod item;
 mod need;
@@ -20,12 +21,12 @@ mod template;
 
 pub use add::{AddAnswer, Addition, Offers, add};
 pub use candidate::{Candidate, Cost, of_cluster as candidates_of_cluster, zones};
+pub use disks::DiskKind;
 pub use fit::{Fit, Subject, SubjectError, fit};
 pub use item::{Added, Item, with_items};
 pub use need::{Need, What};
 pub use oracle::{Halt, Oracle, Played, Watch};
 pub use shrink::{Kept, Removed, Shrunk, Why, shrink};
 pub use standing::{Standing, Waiting};
-pub use storage::DiskKind;
 pub use survive::{Loss, Survive, Survived, survive};
 pub use template::{Supply, Template};

@@ -141,6 +141,13 @@ impl Needs {
         (rounded_up(bound, candidates), need)
     }
 
+    /// The largest need of disks: if no nodes are added, at least as many disks as it lacks are needed.
+    #[must_use]
+    pub(crate) fn least_disks(&self) -> Option<&Need> {
+        let of_disks = self.open.iter().filter(|need| matches!(need.what, What::Disks { .. }));
+        of_disks.max_by_key(|need| need.lacking())
+    }
+
     /// The minimum number of nodes, and the need it results from.
     #[must_use]
     pub(crate) fn least_nodes(&self) -> (usize, Option<&Need>) {
@@ -348,14 +355,25 @@ impl<'a> Pods<'a> {
     }
 
     fn storage(&self, before: &Objects, after: &'a dyn View) -> Vec<Need> {
+        let claims = self.open_claims(before, after);
+        let named: BTreeSet<(&str, &str)> = claims
+            .iter()
+            .copied()
+            .map(|claim| (field::namespace(claim), field::name(claim)))
+            .collect();
         let mut asked: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
-        for claim in self.open_claims(before, after) {
+        for claim in claims {
             let bytes = bytes_of(&claim["spec"]["resources"]["requests"]["storage"]);
             asked.entry(field::class_name(claim)).or_default().push(bytes);
         }
         let mut needs = Vec::new();
         for (class, sizes) in asked {
-            let is_free = |volume: &&Value| field::class_name(volume) == class && volume["spec"]["claimRef"].is_null();
+            let is_free = |volume: &&Value| {
+                let claim = |part: &str| field::text(volume, &format!("/spec/claimRef/{part}"));
+                // A volume that is reserved for one of the claims is free for it.
+                let is_reserved = named.contains(&(claim("namespace"), claim("name")));
+                field::class_name(volume) == class && (volume["spec"]["claimRef"].is_null() || is_reserved)
+            };
             let free = before.of_kind("PersistentVolume").filter(is_free);
             let free: Vec<i64> = free
                 .map(|volume| bytes_of(&volume["spec"]["capacity"]["storage"]))

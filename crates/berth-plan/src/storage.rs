@@ -1,154 +1,33 @@
-//! Additions without nodes: disks for existing nodes, or more capacity in storage pools.
+//! More capacity in storage pools, as an addition without nodes.
 //!
 //! More than enough is offered everywhere, and a simulation shows what is used. That becomes the addition.
 
 use crate::candidate::Cost;
 use crate::item::{Added, Item, with_items};
 use crate::oracle::{Halt, Oracle, Played};
-use crate::template::{bytes_of, local_volume};
-use berth_cluster::{Objects, View, field};
-use berth_core::names::{HOSTNAME, NO_PROVISIONER};
+use crate::template::bytes_of;
+use berth_cluster::field;
 use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Maximum number of disks offered, of all sizes on all nodes.
-const OFFERED: usize = 5_000;
-/// Maximum number of disks of one size offered per node: a machine has no room for more.
-const OFFERED_PER_NODE: usize = 8;
+use std::collections::BTreeSet;
 
 /// Rounds up to whole gibibytes.
-fn in_whole_gi(bytes: i64) -> i64 {
+pub(crate) fn in_whole_gi(bytes: i64) -> i64 {
     let part = (1 << 30) - 1;
     bytes.saturating_add(part) & !part
 }
 
-/// A disk that can be bought for a node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DiskKind {
-    /// Its class.
-    pub class: String,
-    /// Its size.
-    pub bytes: i64,
-    /// Its cost.
-    pub cost: Cost,
-}
-
 /// The claims that are not bound at the end of a simulation.
-fn open_claims(played: &Played) -> Vec<&Value> {
+pub(crate) fn open_claims(played: &Played) -> Vec<&Value> {
     let claims = played.simulation.objects().of_kind("PersistentVolumeClaim");
     claims
         .filter(|claim| field::text(claim, "/status/phase") != "Bound")
         .collect()
 }
 
-fn asked(claim: &Value) -> i64 {
+/// The requested size of a claim.
+pub(crate) fn asked(claim: &Value) -> i64 {
     bytes_of(&claim["spec"]["resources"]["requests"]["storage"])
-}
-
-/// The disks that the open claims of a simulation could use: for each class without a provisioner and each requested size, the smallest
-/// disk that the cluster already has, or one of that size.
-fn kinds(objects: &Objects, open: &[&Value]) -> BTreeMap<DiskKind, Value> {
-    let mut kinds = BTreeMap::new();
-    for claim in open {
-        let class = field::class_name(claim);
-        let provisioner = objects
-            .get("StorageClass", "", class)
-            .map(|class| field::text(class, "/provisioner"));
-        if provisioner != Some(NO_PROVISIONER) {
-            continue;
-        }
-        let volumes = objects
-            .of_kind("PersistentVolume")
-            .filter(|volume| field::class_name(volume) == class);
-        let sizes = volumes.map(|volume| bytes_of(&volume["spec"]["capacity"]["storage"]));
-        let whole = in_whole_gi(asked(claim));
-        let bytes = sizes.filter(|bytes| *bytes >= asked(claim)).min().unwrap_or(whole);
-        let kind = DiskKind {
-            class: class.to_owned(),
-            bytes,
-            cost: Cost::of_disk(bytes),
-        };
-        kinds.entry(kind).or_insert_with(|| (*claim).clone());
-    }
-    kinds
-}
-
-/// Disks with which everything runs that can, if disks alone are sufficient. If disks are given, only those can be
-/// bought.
-///
-/// # Errors
-/// If time ran out, or an object cannot be created.
-pub(crate) fn disks(
-    oracle: &mut Oracle<'_>,
-    objects: &[Value],
-    before: &Played,
-    given: Option<&[DiskKind]>,
-    goal: usize,
-) -> Result<Option<Vec<Item>>, Halt> {
-    let view: Objects = objects.iter().cloned().collect();
-    let open = open_claims(before);
-    let kinds: Vec<(DiskKind, Value)> = match given {
-        None => kinds(&view, &open).into_iter().collect(),
-        Some(given) => given
-            .iter()
-            .filter_map(|kind| {
-                let claim = open
-                    .iter()
-                    .find(|claim| field::class_name(claim) == kind.class && asked(claim) <= kind.bytes)?;
-                Some((kind.clone(), (*claim).clone()))
-            })
-            .collect(),
-    };
-    let is_open = |node: &&Value| !field::flag(node, "/spec/unschedulable");
-    let nodes: Vec<&Value> = view.of_kind("Node").filter(is_open).collect();
-    if kinds.is_empty() || nodes.is_empty() {
-        return Ok(None);
-    }
-    let each = (OFFERED / (kinds.len() * nodes.len())).clamp(1, OFFERED_PER_NODE);
-    let taken: BTreeSet<&str> = objects.iter().map(field::name).collect();
-    let mut offered = Vec::new();
-    for node in nodes {
-        let mut number = 0;
-        for (kind, claim) in kinds.iter().flat_map(|kind| std::iter::repeat_n(kind, each)) {
-            let name = loop {
-                number += 1;
-                let name = format!("{}-new-{number}", field::name(node));
-                if !taken.contains(&*name) {
-                    break name;
-                }
-            };
-            let hostname = match field::label(node, HOSTNAME) {
-                "" => field::name(node),
-                hostname => hostname,
-            };
-            offered.push(Item {
-                objects: vec![local_volume(&name, hostname, &kind.class, kind.bytes, Some(claim))],
-                cost: kind.cost,
-                added: Added::Disk {
-                    name,
-                    node: field::name(node).to_owned(),
-                    class: kind.class.clone(),
-                    bytes: kind.bytes,
-                },
-            });
-        }
-    }
-    let played = oracle.play(with_items(objects, &offered))?;
-    if played.standing.unrun > goal {
-        return Ok(None);
-    }
-    let after = played.simulation.objects();
-    let is_used = |item: &Item| {
-        let volume = item
-            .objects
-            .first()
-            .and_then(|volume| after.get("PersistentVolume", "", field::name(volume)));
-        volume.is_some_and(|volume| field::text(volume, "/status/phase") == "Bound")
-    };
-    offered.retain(is_used);
-    let again = oracle.play(with_items(objects, &offered))?;
-    Ok((again.standing.unrun <= goal).then_some(offered))
 }
 
 /// Pool capacity with which everything runs that can, if more capacity alone is sufficient.

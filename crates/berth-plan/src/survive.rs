@@ -44,7 +44,7 @@ pub struct Loss {
     pub nodes: Vec<String>,
     /// Number of pods that would have no node.
     pub lacking: usize,
-    /// The pods that would wait, as far as they exist.
+    /// The pods that would wait and do not wait now, as far as they exist.
     pub waiting: Vec<Waiting>,
     /// Pods that would be gone: nothing recreates them.
     pub gone: Vec<String>,
@@ -157,14 +157,17 @@ fn look(
     all: &[(String, Vec<String>)],
     survived: &mut Survived,
 ) -> Result<(), Halt> {
+    let known: BTreeSet<&str> = settled.standing.waiting.iter().map(|one| &*one.pod).collect();
     for (lost, nodes) in all {
         let after = settled.after(oracle, settled.objects.clone(), delete(nodes))?;
         if after.lacking > 0 || !after.gone.is_empty() {
+            let waiting = after.played.standing.waiting.iter();
+            let new = waiting.filter(|waiting| !known.contains(&*waiting.pod));
             survived.bad.push(Loss {
                 lost: lost.clone(),
                 nodes: nodes.clone(),
                 lacking: after.lacking,
-                waiting: after.played.standing.waiting.clone(),
+                waiting: new.cloned().collect(),
                 gone: after.gone,
                 beyond_help: after.lacking,
                 played: Some(after.played),

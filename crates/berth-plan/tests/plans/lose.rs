@@ -57,6 +57,32 @@ fn losses(objects: &[Value], what: Survive) -> Vec<Nodes> {
     }
 }
 
+#[test]
+fn a_loss_does_not_blame_pods_that_wait_without_it() {
+    let ask = |replicas, milli| clusters::Ask {
+        replicas,
+        milli,
+        gi: None,
+        apart: None,
+        parallel: false,
+    };
+    let objects = [
+        clusters::node("n1", "zone-a", 2),
+        clusters::node("n2", "zone-b", 2),
+        clusters::set("a", &ask(1, 9000)),
+        clusters::set("b", &ask(2, 1500)),
+    ];
+    let mut watch = Forever;
+    let mut oracle = Oracle::new(Options::default(), &mut watch);
+    let answer = survive(&mut oracle, &objects, Survive::Nodes(1), &Offers::default()).unwrap();
+    assert_eq!(answer.bad.len(), 2);
+    for loss in &answer.bad {
+        let waiting: Vec<&str> = loss.waiting.iter().map(|waiting| &*waiting.pod).collect();
+        assert_eq!((loss.lacking, waiting.len()), (1, 1), "{waiting:?}");
+        assert!(waiting[0].starts_with("default/b-"), "{waiting:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, rng_seed: SEED, ..ProptestConfig::default() })]
 

@@ -23,6 +23,9 @@ pub(super) struct Answer {
     pub(super) addition: Option<AdditionAnswer>,
     /// The minimum of any addition of nodes that helps as many pods.
     pub(super) at_least: AtLeast,
+    /// The minimum number of disks of any addition without nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) at_least_disks: Option<AtLeastDisks>,
     /// The pods that wait with the addition, or whatever is added.
     pub(super) left: Vec<Waiting>,
     /// Why the first of them waits.
@@ -63,6 +66,15 @@ pub(super) struct AtLeast {
     pub(super) because: Option<Need>,
 }
 
+/// A lower bound on the number of disks.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AtLeastDisks {
+    /// Of the number of disks.
+    pub(super) disks: i64,
+    /// Why this many.
+    pub(super) because: Need,
+}
+
 /// Searches for the answer.
 pub(super) fn search(args: &PlanArgs, given: &Given) -> Result<(AddAnswer, usize), PlanError> {
     let offers = given.offers(args)?;
@@ -98,6 +110,10 @@ pub(super) fn answer(found: &AddAnswer, simulations: usize, given: &Given) -> An
             nodes: found.least_nodes.0,
             because: found.least_nodes.1.clone(),
         },
+        at_least_disks: found.least_disks.clone().map(|because| AtLeastDisks {
+            disks: because.lacking(),
+            because,
+        }),
         left: found.left.clone(),
         why_left: why_left.map(|left| blame::of_pod(&last.simulation, &left.pod, &left.message, given.gaps())),
         simulations,
@@ -136,6 +152,12 @@ pub(super) fn render(answer: &Answer, width: usize) -> String {
     if let (Some(need), Some(_)) = (&answer.at_least.because, answer.addition.as_ref().filter(of_nodes)) {
         let nodes = words::count(answer.at_least.nodes, "node is", "nodes are");
         words::line(&mut out, &format!("At least {nodes} needed: {}.", because(need)), width);
+    }
+    let of_disks = |addition: &&AdditionAnswer| addition.items.iter().all(ItemLine::is_disk);
+    if let (Some(least), Some(_)) = (&answer.at_least_disks, answer.addition.as_ref().filter(of_disks)) {
+        let verb = if least.disks == 1 { "disk is" } else { "disks are" };
+        let sentence = format!("At least {} {verb} needed: {}.", least.disks, because(&least.because));
+        words::line(&mut out, &sentence, width);
     }
     if let Some(addition) = &answer.addition {
         items::table(&mut out, &addition.items, width);

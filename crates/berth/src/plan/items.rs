@@ -51,6 +51,10 @@ impl ItemLine {
     pub(super) fn is_node(&self) -> bool {
         matches!(self.added, Added::Node { .. })
     }
+
+    pub(super) fn is_disk(&self) -> bool {
+        matches!(self.added, Added::Disk { .. })
+    }
 }
 
 /// `2 nodes like st-a1 (zone-b, zone-c), each with 2 × 500Gi of local-nvme`

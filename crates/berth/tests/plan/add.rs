@@ -63,6 +63,33 @@ fn disks_are_cheaper_than_nodes_and_a_price_list_has_the_last_word() {
     assert_eq!(answer["addition"]["isOptimal"], true);
 }
 
+/// Each pod has two claims. The large nodes have no disk, so a pod there needs two more; the small ones have one.
+#[test]
+fn disks_are_added_where_fewest_are_missing() {
+    let directory = TempDir::new().unwrap();
+    let mut objects = too_few_disks(2);
+    objects.extend([node("n3", "zone-a", 16), node("n4", "zone-b", 16)]);
+    let set = objects
+        .iter_mut()
+        .find(|object| object["kind"] == "StatefulSet")
+        .unwrap();
+    let mut log = set["spec"]["volumeClaimTemplates"][0].clone();
+    log["metadata"]["name"] = json!("log");
+    set["spec"]["volumeClaimTemplates"].as_array_mut().unwrap().push(log);
+    let cluster = write(&directory, "cluster.json", &objects);
+    let answer = json_of(&["plan", "-f", &cluster, "-o", "json"]);
+    let items = answer["addition"]["items"].as_array().unwrap().iter();
+    let nodes: Vec<&str> = items.map(|item| item["node"].as_str().unwrap()).collect();
+    assert_eq!(nodes, ["n1", "n2"], "{answer}");
+    assert_eq!(answer["left"], json!([]));
+    assert_eq!(answer["atLeastDisks"]["disks"], 2);
+    let text = String::from_utf8(berth(&["plan", "-f", &cluster]).stdout).unwrap();
+    assert!(
+        text.contains("At least 2 disks are needed: claims need 4 disks"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_pod_that_nothing_helps_is_left_and_the_exit_status_says_so() {
     let directory = TempDir::new().unwrap();
