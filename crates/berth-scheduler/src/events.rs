@@ -242,6 +242,11 @@ impl ClusterEvent {
         let namespace = pod.footprint.namespace;
         let mut names = pod.volumes.claims.iter().map(|claim| &*claim.name);
         let mut claims = names.clone().map(|name| binder.claim_named(namespace, name));
+        // A claim on the way out keeps the pod waiting, whatever becomes of volumes.
+        let mut known = claims.clone().flatten();
+        if known.any(|claim| claim.deleting) && !matches!(self, Self::Claim { .. }) {
+            return false;
+        }
         let class_is = |found: Option<&Claim>, class: Symbol| {
             found.is_some_and(|claim| claim.class.unwrap_or(Symbol::EMPTY) == class)
         };

@@ -4,6 +4,7 @@ use super::Scheduler;
 use crate::cluster::{Cluster, CountedClaim};
 use crate::events::{ClusterEvent, NodeFacets};
 use berth_core::api::{self, Kind, Object};
+use berth_core::clean::Rollback;
 use berth_core::quantity::Quantity;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
@@ -239,6 +240,12 @@ impl Scheduler {
     fn event_of(&mut self, object: &Object) -> Option<ClusterEvent> {
         let binder = self.cluster.binder_mut();
         Some(match object {
+            // No pod fits because its claim is on the way out.
+            Object::PersistentVolumeClaim(claim)
+                if claim.metadata.is_deleting() || Rollback::of_claim(claim).is_some() =>
+            {
+                return None;
+            }
             Object::PersistentVolumeClaim(claim) => ClusterEvent::Claim {
                 claim: claim.metadata.full_name().into(),
             },

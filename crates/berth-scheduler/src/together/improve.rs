@@ -197,7 +197,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The node with the least waste for the pod's volumes, then the one that is fullest afterwards.
+    /// The node where the pod needs the fewest new volumes, then the one with the least waste, then the one that is fullest
+    /// afterwards.
     fn best_option(&mut self, index: usize) -> Option<Placed> {
         let mut options = self.trial.options(index);
         if options.is_empty() {
@@ -216,14 +217,16 @@ impl Search<'_, '_> {
         };
         options.into_iter().min_by(|a, b| {
             let by_room = || room(a.node).total_cmp(&room(b.node));
-            a.waste.cmp(&b.waste).then_with(by_room)
+            let by_volumes = (a.new_volumes(), a.waste).cmp(&(b.new_volumes(), b.waste));
+            by_volumes.then_with(by_room)
         })
     }
 
-    /// Whether the search continues from an assignment: no fewer pods of any priority, and hardly more waste, so that it
-    /// leaves its starting point.
+    /// Whether the search continues from an assignment: no fewer pods of any priority, no more new volumes, and hardly more
+    /// waste, so that it leaves its starting point.
     fn is_acceptable(&self, value: &Value, current: &Value) -> bool {
-        value >= current || value.by_level == current.by_level && value.waste <= current.waste / 50 * 51
+        let is_alike = value.by_level == current.by_level && value.new_volumes == current.new_volumes;
+        value >= current || is_alike && value.waste <= current.waste / 50 * 51
     }
 
     fn is_optimal(&self, value: &Value) -> bool {

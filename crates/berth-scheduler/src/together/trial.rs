@@ -38,15 +38,25 @@ struct Place {
 pub(super) struct Placed {
     pub(super) node: NodeId,
     pub(super) volumes: NodeVolumes,
-    /// The capacity of these volumes beyond what the claims request.
+    /// The capacity of these volumes beyond what the claims request. New volumes have none.
     pub(super) waste: i64,
 }
 
-/// The value of an assignment: first more pods of high priority, then less wasted capacity.
+impl Placed {
+    /// Number of claims that would need a new volume.
+    pub(super) fn new_volumes(&self) -> usize {
+        self.volumes.provisions.len()
+    }
+}
+
+/// The value of an assignment: first more pods of high priority, then fewer new volumes, because existing ones win over
+/// them although new ones waste nothing, then less wasted capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     /// Number of pods placed, highest priority first.
     pub(super) by_level: Vec<usize>,
+    /// Number of claims that would need a new volume.
+    pub(super) new_volumes: usize,
     /// The capacity of volumes beyond what claims request.
     pub(super) waste: i64,
 }
@@ -56,8 +66,8 @@ impl Value {
         self.by_level.iter().sum()
     }
 
-    /// Whether an assignment is better than the initial one: by more pods, or by less waste for exactly the same pods. No pod has to wait
-    /// for a later one only because that one wastes less.
+    /// Whether an assignment is better than the initial one: by more pods, or by fewer new volumes or less waste for
+    /// exactly the same pods. No pod has to wait for a later one only because that one wastes less.
     pub(super) fn is_better(&self, nodes: &[Option<NodeId>], start: &Self, start_nodes: &[Option<NodeId>]) -> bool {
         let mut pods = nodes.iter().zip(start_nodes);
         let mut same_pods = || pods.all(|(now, before)| now.is_some() == before.is_some());
@@ -73,8 +83,8 @@ impl PartialOrd for Value {
 
 impl Ord for Value {
     fn cmp(&self, other: &Self) -> Ordering {
-        let by_waste = || other.waste.cmp(&self.waste);
-        self.by_level.cmp(&other.by_level).then_with(by_waste)
+        let by_volumes = || (other.new_volumes, other.waste).cmp(&(self.new_volumes, self.waste));
+        self.by_level.cmp(&other.by_level).then_with(by_volumes)
     }
 }
 
@@ -118,11 +128,13 @@ impl<'a> Trial<'a> {
     pub(super) fn value(&self) -> Value {
         let mut value = Value {
             by_level: vec![0; self.level_count],
+            new_volumes: 0,
             waste: 0,
         };
         for (place, level) in self.places.iter().zip(&self.levels) {
             if let Some(place) = place {
                 value.by_level[*level] += 1;
+                value.new_volumes += place.option.new_volumes();
                 value.waste = value.waste.saturating_add(place.option.waste);
             }
         }

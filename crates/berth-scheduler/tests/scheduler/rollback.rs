@@ -98,7 +98,7 @@ fn a_pod_goes_elsewhere_when_its_clean_claim_is_given_back() {
         .iter()
         .any(|(_, _, message)| message.contains("rollback: claim \"data-web-0\" given back"));
     assert!(told, "{:?}", world.said);
-    world.assert_waits("default/web-0", "is being deleted");
+    world.assert_waits("default/web-0", "rollback: claim \"data-web-0\" given back");
     world.controller = true;
     make_anew(&mut world);
     world.assert_on("default/web-0", "n2");
