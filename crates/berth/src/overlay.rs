@@ -100,9 +100,10 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Reads objects of every kind: the caller decides which of them matter, and reports the others.
     fn read(&mut self, sources: &[Source]) -> Result<Vec<Value>, ClusterError> {
         let mut objects = Vec::new();
-        let read = input::read_parts_in(
+        let read = input::read_all_parts_in(
             self.namespace,
             sources,
             &mut *self.standard_input,
@@ -127,14 +128,19 @@ impl Reading<'_> {
     }
 }
 
-type Identity = (String, String, String);
+/// Group, kind, namespace and name: other groups have kinds of the same name.
+type Identity = [String; 4];
 
 fn identity(object: &Value) -> Identity {
-    let text = |pointer: &str| {
-        let found = object.pointer(pointer).and_then(Value::as_str);
-        found.unwrap_or_default().to_owned()
-    };
-    (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+    [
+        group,
+        text("/kind"),
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+    ]
+    .map(str::to_owned)
 }
 
 /// Merges objects into those below them.
@@ -161,7 +167,8 @@ const MANAGER: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The result of `kubectl apply` on an object: it sets what the manifest specifies, removes what the last applied
-/// manifest specified and this one does not, and keeps the rest. `null` removes a field.
+/// manifest specified and this one does not, and keeps the rest. `null` removes a field. A part of a workload removes
+/// nothing else: an API server would not accept it as a manifest.
 fn applied(below: &Value, mut top: Value) -> Value {
     if is_reduced(below)
         && let Ok(reduced) = snapshot::reduce(top.clone())
@@ -184,6 +191,7 @@ fn applied(below: &Value, mut top: Value) -> Value {
     let mut noted = below.clone();
     // The manager owns what was last applied; other managers' fields are not considered.
     let fields = last_applied(below)
+        .filter(|last| !is_part(&top, last))
         .and_then(|last| apply(None, &last, writer(api_version), true, schema).ok())
         .map(|last| last["metadata"]["managedFields"].clone());
     set(&mut noted, "managedFields", fields.unwrap_or_default());
@@ -201,6 +209,12 @@ fn applied(below: &Value, mut top: Value) -> Value {
 fn is_reduced(object: &Value) -> bool {
     let template = object.pointer("/spec/template/spec");
     template.is_some_and(|template| template["dnsPolicy"].is_null())
+}
+
+/// Whether an object is a part of a workload, compared with its last applied manifest: it has no containers.
+fn is_part(top: &Value, last: &Value) -> bool {
+    let has_containers = |object: &Value| !object["spec"]["template"]["spec"]["containers"].is_null();
+    has_containers(last) && !has_containers(top)
 }
 
 fn schema_of(object: &Value) -> Option<&'static Schema> {
@@ -300,6 +314,29 @@ mod tests {
         let container = &laid[0]["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container, &json!({"name": "c", "image": "y", "stdin": true}));
         assert_eq!(laid[0]["metadata"]["annotations"]["other"], "kept");
+    }
+
+    #[test]
+    fn a_part_of_a_workload_takes_nothing_away() {
+        let mut last = deployment(json!({"name": "c", "image": "x"}));
+        last["spec"]["selector"] = json!({"matchLabels": {"app": "a"}});
+        let mut below = last.clone();
+        below["spec"]["template"]["spec"]["dnsPolicy"] = json!("ClusterFirst");
+        below["metadata"]["annotations"] =
+            json!({"kubectl.kubernetes.io/last-applied-configuration": last.to_string()});
+        let mut top = deployment(json!(null));
+        top["spec"] = json!({"replicas": 8});
+        let mut expected = below["spec"].clone();
+        expected["replicas"] = json!(8);
+        assert_eq!(lay(vec![top], vec![below])[0]["spec"], expected);
+    }
+
+    #[test]
+    fn kinds_of_other_groups_are_other_objects() {
+        let service =
+            |api_version: &str| json!({"apiVersion": api_version, "kind": "Service", "metadata": {"name": "web"}});
+        let (core, other) = (service("v1"), service("serving.knative.dev/v1"));
+        assert_eq!(lay(vec![core.clone()], vec![other.clone()]), [other, core]);
     }
 
     #[test]

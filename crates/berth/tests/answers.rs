@@ -700,6 +700,320 @@ fn workloads_claims_volumes_and_nodes_are_explained() {
     assert!(text.contains("expected pod/NAME") && status == 2, "{text}");
 }
 
+/// A claim that is bound to a volume, which has the claim's name.
+fn bound(name: &str, on: &str) -> String {
+    let completed = "pv.kubernetes.io/bind-completed: \"yes\"";
+    let spec = format!("  volumeName: {name}\nstatus: {{phase: Bound}}");
+    let reference = format!("  claimRef: {{namespace: default, name: {name}}}");
+    volume(name, on, 5, "Bound", &reference) + &claim(name, "local", 5, completed, &spec)
+}
+
+/// A running pod on a node.
+fn runs(name: &str, on: &str, cpu: u32) -> String {
+    format!(
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{app: {name}}}}}, status: \
+         {{phase: Running}}, spec: {{nodeName: {on}, containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
+    )
+}
+
+/// A volume of a zone instead of a node.
+fn zonal(yaml: &str) -> String {
+    yaml.replace(
+        "key: kubernetes.io/hostname, operator",
+        "key: topology.kubernetes.io/zone, operator",
+    )
+}
+
+fn in_zone(name: &str, zone: &str) -> String {
+    node(name, "").replace("labels: {", &format!("labels: {{topology.kubernetes.io/zone: {zone}, "))
+}
+
+#[test]
+fn a_new_node_reaches_zonal_volumes_and_no_local_ones() {
+    let full = in_zone("n1", "a") + &runs("hog", "n1", 4) + &class("local", LOCAL) + &target(&["data"], "", "", "");
+    let adds = |yaml: &str| asked(yaml).advice.iter().any(|way| way.starts_with("add a node"));
+    assert!(!adds(&(full.clone() + &bound("data", "n1"))), "its disk is in n1");
+    assert!(adds(&(full + &zonal(&bound("data", "a")))), "a node of zone a helps");
+}
+
+#[test]
+fn the_data_of_a_node_that_is_gone_is_not_to_be_moved() {
+    let pod = target(&["data", "log"], "", "", "");
+    let cluster = in_zone("n1", "a") + &in_zone("n2", "b") + &class("local", LOCAL) + &zonal(&bound("log", "a")) + &pod;
+    let report = asked(&(cluster.clone() + &bound("data", "gone")));
+    let [step] = report.advice.as_slice() else {
+        panic!("{:?}", report.advice)
+    };
+    assert!(step.starts_with("bring gone back"), "{step}");
+    let report = asked(&(cluster + &bound("data", "n1") + &runs("hog", "n1", 4) + &in_zone("n3", "a")));
+    let moves: Vec<&String> = report
+        .advice
+        .iter()
+        .filter(|way| way.contains("move the data"))
+        .collect();
+    let [way] = moves.as_slice() else { panic!("{moves:?}") };
+    assert!(way.starts_with("on n3: ") && !way.contains("claim log"), "{way}");
+}
+
+#[test]
+fn only_the_provisioner_of_the_class_tells_that_provisioning_fails() {
+    let failed = |by: &str| {
+        event(
+            "PersistentVolumeClaim",
+            "data",
+            by,
+            "ProvisioningFailed",
+            1,
+            "no such class",
+        )
+    };
+    let cluster =
+        |class: &str| node("n1", "") + class + &claim("data", "local", 5, "", "") + &target(&["data"], "", "", "");
+    let code = |yaml: &str| asked(yaml).waiting.unwrap().code.code();
+    let ebs = class("local", "ebs.csi.example.com");
+    let own = failed("ebs.csi.example.com_ctrl-0_1");
+    assert_eq!(code(&(cluster(&ebs) + &own)), "Pod.ProvisioningFailed");
+    assert_ne!(
+        code(&(cluster(&ebs) + &failed("persistentvolume-controller"))),
+        "Pod.ProvisioningFailed"
+    );
+    assert_ne!(
+        code(&(cluster(&class("local", LOCAL)) + &failed("persistentvolume-controller"))),
+        "Pod.ProvisioningFailed"
+    );
+    let young = ebs.replace(
+        "{name: local}",
+        "{name: local, creationTimestamp: \"2026-01-01T00:11:30Z\"}",
+    );
+    assert_ne!(code(&(cluster(&young) + &own)), "Pod.ProvisioningFailed");
+    let of_another = own.replace("name: data}", "name: data, uid: u8}");
+    let known = cluster(&ebs).replace("  name: data\n", "  name: data\n  uid: u9\n");
+    assert_ne!(code(&(known.clone() + &of_another)), "Pod.ProvisioningFailed");
+    assert_eq!(code(&(known + &own)), "Pod.ProvisioningFailed");
+}
+
+#[test]
+fn classes_that_may_not_be_listed_are_to_be_asked_for() {
+    let Command::Explain(args) = Cli::parse_from(["berth", "explain", "--pod", "target"]).command else {
+        panic!()
+    };
+    let yaml = node("n1", "") + &claim("data", "local", 5, "", "") + &target(&["data"], "", "", "");
+    let sources = [
+        Source::Gap("storageclasses: no permission to list them".into()),
+        Source::Text {
+            name: "cluster.yaml".into(),
+            bytes: yaml.into_bytes(),
+        },
+    ];
+    let explained = explain::explain_sources(&args, &sources, &mut std::io::empty(), &mut NoProgress).unwrap();
+    let advice = explained.report.advice;
+    assert!(advice[0].contains("list permission for storageclasses"), "{advice:?}");
+}
+
+#[test]
+fn an_attach_limit_is_no_reason_to_detach_nothing() {
+    let limit = "---\n{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n1}, spec: {drivers: [{name: \
+                 d.example.com, nodeID: n1, allocatable: {count: 0}}]}}\n";
+    let disk = bound("data", "n1").replace(
+        "spec:\n  capacity",
+        "spec:\n  csi: {driver: d.example.com, volumeHandle: h}\n  capacity",
+    );
+    let yaml = node("n1", "") + &class("local", LOCAL) + limit + &disk + &target(&["data"], "", "", "");
+    let report = asked(&yaml);
+    assert!(!report.schedulable);
+    assert!(
+        !report.advice.iter().any(|way| way.contains("detach")),
+        "{:?}",
+        report.advice
+    );
+}
+
+#[test]
+fn the_zones_of_a_class_are_named_wherever_it_sets_them() {
+    let waits = "volumeBindingMode: WaitForFirstConsumer";
+    let ebs = |more: &str| {
+        format!(
+            "---\n{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: z}}, provisioner: \
+             kubernetes.io/aws-ebs, {waits}, {more}}}\n"
+        )
+    };
+    let cluster = in_zone("n1", "c") + &claim("data", "z", 5, "", "") + &target(&["data"], "", "", "");
+    let offer = |class: &str| asked(&(cluster.clone() + class)).claims[0].offers()[0].text.clone();
+    assert!(offer(&ebs("parameters: {zones: \"a, b\"}")).ends_with("only in zone a or b"));
+    let terms = "allowedTopologies: [{}, {matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [a]}]}]";
+    assert!(offer(&ebs(terms)).ends_with("only where topology.kubernetes.io/zone is a"));
+}
+
+#[test]
+fn a_reserved_volume_is_named_where_another_one_would_fit() {
+    let yaml = node("n1", "")
+        + &node("n2", "spec: {unschedulable: true}")
+        + &class("local", LOCAL)
+        + &volume("free", "n1", 5, "Available", "")
+        + &volume(
+            "mine",
+            "n2",
+            5,
+            "Available",
+            "  claimRef: {namespace: default, name: data}",
+        )
+        + &claim("data", "local", 5, "", "")
+        + &target(&["data"], "", "", "");
+    let report = asked(&yaml);
+    let offer = &report.claims[0].offers()[0];
+    assert!(
+        offer.text.contains("volume mine is reserved for the claim"),
+        "{offer:?}"
+    );
+}
+
+#[test]
+fn a_selected_node_that_does_not_exist_is_said_so() {
+    let selected = "volume.kubernetes.io/selected-node: gone";
+    let yaml = node("n1", "")
+        + &class("x", "d.example.com")
+        + &claim("data", "x", 5, selected, "")
+        + &target(&["data"], "", "", "");
+    let report = asked(&yaml);
+    assert!(report.claims[0].offers()[0].text.contains("does not exist"));
+    assert!(
+        report.advice[0].contains("it selects node gone, which does not exist"),
+        "{:?}",
+        report.advice
+    );
+}
+
+#[test]
+fn pods_with_other_advice_are_another_group() {
+    let pod = |name: &str| {
+        let pod = target(&[name], "", "", "").replace("uid: u1", &format!("uid: u-{name}"));
+        pod.replace("name: target\n", &format!("name: p-{name}\n"))
+    };
+    let block = claim("b", "local", 5, "", "  volumeMode: Block");
+    let yaml = node("n1", "")
+        + &class("local", LOCAL)
+        + &claim("a", "local", 10, "", "")
+        + &block
+        + &claim("c", "local", 10, "", "")
+        + &pod("a")
+        + &pod("b")
+        + &pod("c");
+    let (json, status) = run(&yaml, &["-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        json["waiting"][0]["pods"],
+        serde_json::json!(["default/p-a", "default/p-c"])
+    );
+    assert_eq!(json["waiting"][1]["pods"], serde_json::json!(["default/p-b"]));
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn the_overview_says_that_pods_would_be_evicted() {
+    let budget = "---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b, namespace: default}, spec: \
+                  {minAvailable: 1, selector: {matchLabels: {app: low}}}}\n";
+    let yaml = node("n1", "") + &runs("low", "n1", 4) + budget + &target(&[], "", "  priority: 1000", "");
+    let (text, _) = run(&yaml, &[]);
+    assert!(text.contains("once pods of lower priority are evicted"), "{text}");
+    assert!(
+        text.contains("after evicting default/low") && !text.contains("one of them"),
+        "{text}"
+    );
+}
+
+/// Events are evidence for whatever part of the file is asked about.
+#[test]
+fn events_count_in_a_namespace_and_below_an_overlay() {
+    let failed = event(
+        "PersistentVolumeClaim",
+        "data",
+        "ebs.csi.example.com_ctrl-0_1",
+        "ProvisioningFailed",
+        4,
+        "quota exceeded",
+    );
+    let yaml = node("n1", "")
+        + &class("ebs", "ebs.csi.example.com")
+        + &claim("data", "ebs", 5, "", "")
+        + &target(&["data"], "", "", "")
+        + &failed;
+    let in_shop = yaml
+        .replace("namespace: default", "namespace: shop")
+        .replace("  name: data\n", "  name: data\n  namespace: shop\n");
+    let (text, status) = run(&in_shop, &["pod/target", "-n", "shop"]);
+    assert!(text.contains("quota exceeded") && status == 3, "{status}: {text}");
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().join("top.yaml");
+    std::fs::write(&top, node("n2", "")).unwrap();
+    let (text, status) = run(&yaml, &["pod/target", "--overlay", &top.display().to_string()]);
+    assert!(text.contains("quota exceeded") && status == 3, "{status}: {text}");
+}
+
+#[test]
+fn nodes_that_do_not_respond_and_volumes_on_their_way_out_are_told() {
+    let down = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}";
+    let leaving = bound("data", "n1").replace(
+        "metadata: {name: data}",
+        "metadata: {name: data, deletionTimestamp: \"2026-01-01T00:00:00Z\"}",
+    );
+    let waited = event(
+        "PersistentVolumeClaim",
+        "data",
+        "c",
+        "WaitForFirstConsumer",
+        1,
+        "waiting for the first consumer",
+    );
+    let missing = target(&["nope"], "", "", "");
+    let yaml = node("n1", down) + &class("local", LOCAL) + &leaving + &waited + &missing;
+    let (text, _) = run(&yaml, &["pvc/data"]);
+    assert!(
+        text.contains("node n1 does not respond") && text.contains("is being deleted"),
+        "{text}"
+    );
+    assert!(!text.contains("WaitForFirstConsumer"), "{text}");
+    let (text, _) = run(&yaml, &["pv/data"]);
+    assert!(
+        text.contains("node n1 does not respond") && text.contains("being deleted"),
+        "{text}"
+    );
+    let (text, _) = run(&yaml, &["node/n1"]);
+    assert!(text.contains("does not respond"), "{text}");
+    assert_eq!(text.matches("\"nope\" not found").count(), 1, "{text}");
+    let (text, status) = run(&yaml, &["node/none"]);
+    assert!(
+        text.contains("there is no node/none") && !text.contains("namespace") && status == 2,
+        "{text}"
+    );
+}
+
+#[test]
+fn a_volume_of_an_earlier_claim_has_no_users() {
+    let old = "  claimRef: {namespace: default, name: data, uid: u1}";
+    let new = claim("data", "local", 5, "", "").replace("  name: data\n", "  name: data\n  uid: u2\n");
+    let yaml = node("n1", "")
+        + &class("local", LOCAL)
+        + &volume("v1", "n1", 5, "Bound", old)
+        + &new
+        + &target(&["data"], "", "", "");
+    let (text, _) = run(&yaml, &["pv/v1"]);
+    assert!(
+        text.contains("an earlier claim default/data") && !text.contains("uses it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_claim_that_nobody_provisions_for_needs_a_volume() {
+    let immediate = class("local", LOCAL).replace("WaitForFirstConsumer", "Immediate");
+    let yaml = node("n1", "") + &immediate + &claim("data", "local", 5, "", "") + &target(&["data"], "", "", "");
+    let advice = asked(&yaml).advice;
+    assert!(
+        advice[0].starts_with("provide a volume for claim data: 5Gi of class local (RWO)"),
+        "{advice:?}"
+    );
+}
+
 /// Follows a step of advice as a person would, by its wording. Returns `false` for an unknown wording.
 fn follow(step: &str, on: &str, world: &mut Vec<Object>, pod: &mut api::Pod) -> bool {
     let of_node = |world: &mut Vec<Object>, change: &dyn Fn(&mut api::Node)| {

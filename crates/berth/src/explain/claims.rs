@@ -6,10 +6,12 @@ use super::volumes;
 use super::world::{Objects, World};
 use berth_core::api::StorageClass;
 use berth_core::binder::{ClaimSurvey, PodClaim, PodVolumes, PoolSurvey, VolumeBinder};
-use berth_core::model::{Claim, VolumeMode};
+use berth_core::migration;
+use berth_core::model::{Claim, Volume, VolumeMode};
 use berth_core::nodes::NodeId;
 use berth_core::quantity::Bytes;
 use berth_core::symbols::Symbol;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Maximum number of volumes walked in all surveys of one claim. A survey walks the free volumes that a node can reach:
@@ -329,19 +331,37 @@ fn wanted(binder: &VolumeBinder, claim: &Claim) -> String {
 fn offers(world: &World, claim: &Claim, nodes: &[NodeId]) -> (Vec<Offer>, usize) {
     let binder = world.cluster.binder();
     let (mut surveyed, mut walked) = (0, 0);
+    let reserved = (!nodes.is_empty()).then(|| reserved_for(world, claim)).flatten();
     let in_time = nodes.iter().map_while(|node| {
         if surveyed >= SURVEYED_NODES_MIN && walked >= SURVEYED_VOLUMES_MAX {
             return None;
         }
         surveyed += 1;
         let name = binder.nodes().name(*node);
-        Some((
-            binder.symbols().text(name).to_owned(),
-            offer(world, claim, *node, name, &mut walked),
-        ))
+        let mut found = offer(world, claim, *node, name, &mut walked);
+        // A claim gets the volume that is reserved for it, and no other one.
+        if let Some((reserved, volume)) = reserved.filter(|_| found.code == Cause::OfferSuffices)
+            && !binder.nodes().matching(volume.affinity).contains(node.0)
+        {
+            found.text = format!(
+                "{}, but volume {reserved} is reserved for the claim, and the node cannot reach that",
+                found.text
+            );
+        }
+        Some((binder.symbols().text(name).to_owned(), found))
     });
     let offers = gathered(in_time);
     (offers, surveyed)
+}
+
+/// The volume that a user has reserved for an unbound claim.
+fn reserved_for<'w>(world: &'w World, claim: &Claim) -> Option<(&'w str, &'w Volume)> {
+    let binder = world.cluster.binder();
+    let mut names = world.objects.volumes.keys();
+    names.find_map(|name| {
+        let volume = binder.volume_named(name).filter(|volume| volume.is_for(claim))?;
+        Some((name.as_str(), volume))
+    })
 }
 
 /// What a node offers.
@@ -377,7 +397,10 @@ fn offer(world: &World, claim: &Claim, node: NodeId, name: Symbol, walked: &mut 
     if !selected.is_empty() && selected != name {
         return Offered {
             code: Cause::OfferSelectedElsewhere,
-            text: format!("node {} is selected for its volume", binder.symbols().text(selected)),
+            text: match binder.symbols().text(selected) {
+                node if world.objects.nodes.contains_key(node) => format!("node {node} is selected for its volume"),
+                node => format!("node {node} is selected for its volume, and does not exist"),
+            },
             largest_bytes: None,
         };
     }
@@ -456,11 +479,8 @@ fn new_volume(survey: &ClaimSurvey, request: i64, class: Option<&StorageClass>) 
     }
     let provisioner = class.map_or("", |class| class.provisioner.as_str());
     if !survey.topology_allowed {
-        let allowed = class.map_or_else(String::new, allowed_topologies);
-        return Some((
-            Cause::OfferTopology,
-            format!("the class allows volumes only where {allowed}"),
-        ));
+        let text = class.map_or_else(|| "the class allows no volumes there".to_owned(), allowed_topologies);
+        return Some((Cause::OfferTopology, text));
     }
     let Some(pools) = &survey.pools else {
         return Some((Cause::OfferSuffices, format!("{provisioner} can provision a volume")));
@@ -478,16 +498,31 @@ fn new_volume(survey: &ClaimSurvey, request: i64, class: Option<&StorageClass>) 
     })
 }
 
-/// Where a class allows volumes: `topology.kubernetes.io/zone is a or b`.
+/// Where a class allows volumes: `the class allows volumes only where topology.kubernetes.io/zone is a or b`.
 fn allowed_topologies(class: &StorageClass) -> String {
-    let terms = class.allowed_topologies.iter().map(|term| {
+    let terms = match migration::allowed_topologies(class) {
+        // The zones of the class's parameters, once for each label that nodes use for zones.
+        Ok(Cow::Owned(terms)) => {
+            let zones = terms.first().and_then(|term| term.match_label_expressions.first());
+            let zones = zones.map_or_else(String::new, |one| one.values.join(" or "));
+            return format!("the class's parameters allow volumes only in zone {zones}");
+        }
+        Ok(Cow::Borrowed(terms)) => terms,
+        Err(error) => return format!("the class allows volumes nowhere: {error}"),
+    };
+    // An empty term allows nothing.
+    let terms = terms.iter().filter(|term| !term.match_label_expressions.is_empty());
+    let terms = terms.map(|term| {
         let labels = term.match_label_expressions.iter();
         let labels: Vec<String> = labels
             .map(|one| format!("{} is {}", one.key, one.values.join(" or ")))
             .collect();
         labels.join(" and ")
     });
-    terms.collect::<Vec<_>>().join(", or ")
+    match terms.collect::<Vec<_>>().as_slice() {
+        [] => "the class allows volumes nowhere: all terms of its allowedTopologies are empty".to_owned(),
+        terms => format!("the class allows volumes only where {}", terms.join(", or ")),
+    }
 }
 
 /// The location of a claim that the pod may mean.

@@ -2,6 +2,7 @@
 //!
 //! Decisions do not read them. They show whether components are active.
 
+use berth_core::api::{ObjectMeta, StorageClass};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
@@ -33,31 +34,28 @@ impl Evidence {
         events.chain(self.leases.iter().filter_map(|lease| lease.renewed)).max()
     }
 
-    /// The events about an object.
-    pub(super) fn about<'e>(
-        &'e self,
-        kind: &'e str,
-        namespace: &'e str,
-        name: &'e str,
-    ) -> impl Iterator<Item = &'e Event> + 'e {
-        self.events
-            .iter()
-            .filter(move |event| event.kind == kind && event.namespace == namespace && event.name == name)
+    /// The events about an object, not about an earlier one of its name.
+    pub(super) fn about<'e>(&'e self, kind: &'e str, object: &'e ObjectMeta) -> impl Iterator<Item = &'e Event> + 'e {
+        self.events.iter().filter(move |event| {
+            let is_same = event.uid.is_empty() || object.uid.is_empty() || event.uid == object.uid;
+            event.kind == kind && event.namespace == object.namespace && event.name == object.name && is_same
+        })
     }
 }
 
 impl Evidence {
-    /// The latest event of a provisioner about a claim.
+    /// The latest event of a class's provisioner about a claim. An event from before the class was created is about another
+    /// class of its name.
     pub(super) fn latest_of_provisioner<'e>(
         &'e self,
-        namespace: &'e str,
-        claim: &'e str,
-        provisioner: &str,
+        claim: &'e ObjectMeta,
+        class: &StorageClass,
     ) -> Option<&'e Event> {
-        let events = self.about("PersistentVolumeClaim", namespace, claim);
-        let own = events.filter(|event| {
-            event.is_of(provisioner) || event.reason == "Provisioning" || event.is_failed_provisioning()
-        });
+        let created = class.metadata.creation_timestamp.as_deref();
+        let created: Option<Timestamp> = created.and_then(|created| created.parse().ok());
+        let is_older = |event: &Event| event.last.zip(created).is_some_and(|(last, created)| last < created);
+        let events = self.about("PersistentVolumeClaim", claim);
+        let own = events.filter(|event| event.is_of(&class.provisioner) && !is_older(event));
         own.max_by_key(|event| event.last)
     }
 }
@@ -68,6 +66,8 @@ pub(super) struct Event {
     kind: String,
     namespace: String,
     name: String,
+    /// Empty if the writer did not know it.
+    uid: String,
     pub(super) reason: String,
     pub(super) message: String,
     /// The component that reported it.
@@ -103,6 +103,7 @@ impl Event {
             kind: text(&["/involvedObject/kind", "/regarding/kind"]),
             namespace: text(&["/involvedObject/namespace", "/regarding/namespace"]),
             name: text(&["/involvedObject/name", "/regarding/name"]),
+            uid: text(&["/involvedObject/uid", "/regarding/uid"]),
             reason: text(&["/reason"]),
             message: text(&["/message", "/note"]),
             source: text(&["/source/component", "/reportingComponent", "/reportingController"]),

@@ -67,8 +67,8 @@ pub enum ExplainError {
         "found {0:?}, expected pod/NAME, deploy/NAME, sts/NAME, ds/NAME, rs/NAME, job/NAME, pvc/NAME, pv/NAME or node/NAME; set the namespace with -n"
     )]
     NotExplained(String),
-    /// The object does not exist.
-    #[error("there is no {0}; set the namespace with -n")]
+    /// The object does not exist; with a hint, if there is one.
+    #[error("there is no {0}")]
     NoObject(String),
     /// The input does not contain the pod.
     #[error("there is no pod {pod} in the input; {hint}")]
@@ -244,12 +244,18 @@ fn answer_about(args: &ExplainArgs, asked: &Asked, namespace: &str, world: &mut 
             let of_it: BTreeSet<String> = of_it.map(|pod| pod.metadata.name.clone()).collect();
             let which = |pod: &api::Pod| pod.metadata.namespace == namespace && of_it.contains(&pod.metadata.name);
             if of_it.is_empty() {
-                return Err(ExplainError::NoObject(format!("pod of {kind} {namespace}/{name}")));
+                return Err(ExplainError::NoObject(format!(
+                    "pod of {kind} {namespace}/{name}; set the namespace with -n. To explain a pod that the workload has yet to \
+                     create, name the pod: pod/{name}-0"
+                )));
             }
             let of = format!("{kind} {namespace}/{name}");
             Ok(Answer::Waiting(pending::report(world, of, &which, &profile_of)))
         }
-        Asked::Claim(name) => about(object::claim(world, namespace, name), format!("pvc/{namespace}/{name}")),
+        Asked::Claim(name) => about(
+            object::claim(world, namespace, name),
+            format!("pvc/{namespace}/{name}; set the namespace with -n"),
+        ),
         Asked::Volume(name) => about(object::volume(world, name), format!("pv/{name}")),
         Asked::Node(name) => about(object::node(world, name, &profile_of), format!("node/{name}")),
     }

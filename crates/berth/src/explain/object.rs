@@ -4,8 +4,8 @@ use super::cause::Cause;
 use super::claims;
 use super::evidence::ago;
 use super::layout::{count, names};
-use super::report::ClaimReport;
-use super::volumes::hosts;
+use super::report::{ClaimReport, ClaimState};
+use super::volumes::{hosts, is_down};
 use super::waiting;
 use super::world::World;
 use crate::terminal::{one_line, wrapped};
@@ -22,6 +22,15 @@ use std::fmt::Write as _;
 const NAMES_SHOWN: usize = 5;
 /// Maximum number of events shown.
 const EVENTS_SHOWN: usize = 5;
+/// Reasons of events that report why a claim is not bound: over once it is.
+const WAITING_EVENTS: [&str; 6] = [
+    "WaitForFirstConsumer",
+    "WaitForPodScheduled",
+    "ExternalProvisioning",
+    "Provisioning",
+    "ProvisioningFailed",
+    "FailedBinding",
+];
 
 /// The answer about an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,7 +71,7 @@ impl ObjectReport {
 /// A claim. `None` if it does not exist.
 pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<ObjectReport> {
     let full = format!("{namespace}/{name}");
-    world.objects.claims.get(&full)?;
+    let metadata = world.objects.claims.get(&full)?.metadata.clone();
     // Queried for a pod with only this claim.
     let mut pod = api::Pod::default();
     namespace.clone_into(&mut pod.metadata.namespace);
@@ -78,10 +87,18 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     let found = claims::report(world, &volumes, &nodes).into_iter().next()?;
     let mut report = ObjectReport::new(format!("pvc/{full}"));
     report.text.push(found.summary.clone());
+    if let ClaimState::Bound { volume, .. } = &found.state {
+        report.text.extend(about_its_volume(world, volume));
+    }
     if let Some(node) = found.selected_node() {
-        report.text.push(format!(
-            "node {node} is selected for its volume: the provisioner creates it there, or clears the selection"
-        ));
+        report.text.push(match world.objects.nodes.contains_key(node) {
+            true => format!(
+                "node {node} is selected for its volume: the provisioner creates it there, or clears the selection"
+            ),
+            false => {
+                format!("node {node} is selected for its volume, and does not exist: the provisioner has to clear that")
+            }
+        });
     }
     for offer in found.offers() {
         report
@@ -92,9 +109,10 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     report
         .text
         .extend(unfit.flat_map(|unfit| &unfit.text).map(|text| format!("volume {text}")));
+    let is_bound = found.code == Cause::ClaimBound;
     report
         .text
-        .extend(events(world, "PersistentVolumeClaim", namespace, name));
+        .extend(events(world, "PersistentVolumeClaim", &metadata, is_bound));
     report.pods = world.objects.users_of(namespace, name).map(place).collect();
     if report.pods.is_empty() {
         report.text.push("no pod uses it".to_owned());
@@ -141,6 +159,9 @@ pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
                 .to_owned()
         })
         .collect();
+    if volume.metadata.is_deleting() {
+        report.text.push("being deleted".to_owned());
+    }
     report.text.push(match (named.len(), hosts(volume).as_slice()) {
         (0, []) => "its node affinity matches no node".to_owned(),
         (0, hosts) => format!("node {} does not exist", names(hosts, NAMES_SHOWN)),
@@ -151,28 +172,37 @@ pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
             names(&named, NAMES_SHOWN)
         ),
     });
+    let is_out_of_service = !named.is_empty() && named.iter().all(|node| is_down(&world.objects, node));
+    if is_out_of_service {
+        report.text.push(format!("{} not respond", nodes_do(&named)));
+    }
     report.code = match volume.status.phase.as_str() {
         _ if volume.metadata.is_deleting() => Some(Cause::VolumeDeleting),
         "Released" => Some(Cause::VolumeReleased),
         "Failed" => Some(Cause::VolumeFailed),
         _ if named.is_empty() => Some(Cause::VolumeNodeMissing),
+        "Available" if is_out_of_service => Some(Cause::VolumeNodeDown),
         _ => None,
     };
     if let Some(reference) = &volume.spec.claim_ref {
         let full = format!("{}/{}", reference.namespace, reference.name);
-        report.text.push(
-            match (volume.status.phase.as_str(), world.objects.claims.contains_key(&full)) {
-                ("Bound", true) => format!("bound to claim {full}"),
-                ("Released", _) => format!("released by claim {full}: remove spec.claimRef if the data is not needed"),
-                (_, true) => format!("reserved for claim {full}"),
-                (_, false) => format!("reserved for claim {full}, which does not exist"),
-            },
-        );
-        report.pods = world
-            .objects
-            .users_of(&reference.namespace, &reference.name)
-            .map(place)
-            .collect();
+        let exists = world.objects.claim_of(reference).is_some();
+        let is_another = !exists && world.objects.claims.contains_key(&full);
+        report.text.push(match (volume.status.phase.as_str(), exists) {
+            ("Bound", true) => format!("bound to claim {full}"),
+            ("Released", _) => format!("released by claim {full}: remove spec.claimRef if the data is not needed"),
+            (_, true) => format!("reserved for claim {full}"),
+            (_, false) if is_another => {
+                format!(
+                    "reserved for an earlier claim {full}, which does not exist: the claim of that name has another uid"
+                )
+            }
+            (_, false) => format!("reserved for claim {full}, which does not exist"),
+        });
+        if exists {
+            let users = world.objects.users_of(&reference.namespace, &reference.name);
+            report.pods = users.map(place).collect();
+        }
     }
     report
         .text
@@ -189,6 +219,9 @@ pub(super) fn node<'p>(
     let node = world.objects.nodes.get(name)?.clone();
     let id = world.cluster.binder().node(name)?;
     let mut report = ObjectReport::new(format!("node/{name}"));
+    if is_down(&world.objects, name) {
+        report.text.push("does not respond".to_owned());
+    }
     if node.spec.unschedulable {
         report.text.push(format!("cordoned (kubectl uncordon {name})"));
     }
@@ -241,7 +274,14 @@ pub(super) fn node<'p>(
             .iter()
             .chain(&found.refusals)
             .flat_map(|refusal| &refusal.reasons);
-        let reasons: Vec<String> = reasons.map(ToString::to_string).collect();
+        let mut once: Vec<String> = Vec::new();
+        // Several plugins refuse a pod for the same reason, some with a lead.
+        for reason in reasons.map(ToString::to_string) {
+            if !once.iter().any(|known| reason.ends_with(known.as_str())) {
+                once.push(reason);
+            }
+        }
+        let reasons = once;
         report.pods.push(match (found.fits, reasons.as_slice()) {
             (true, _) => format!("{} is pending and fits", pod.metadata.full_name()),
             (false, []) => format!("{} is pending and selects other nodes", pod.metadata.full_name()),
@@ -262,8 +302,45 @@ fn place(pod: &api::Pod) -> String {
     }
 }
 
-fn events(world: &World, kind: &str, namespace: &str, name: &str) -> Vec<String> {
-    let mut events: Vec<_> = world.evidence.about(kind, namespace, name).collect();
+/// What else is wrong with the volume of a bound claim.
+fn about_its_volume(world: &World, name: &str) -> Vec<String> {
+    let object = world.objects.volumes.get(name);
+    let Some((object, model)) = object.zip(world.cluster.binder().volume_named(name)) else {
+        return Vec::new();
+    };
+    let nodes = world.cluster.nodes();
+    let reaching = nodes.matching(model.affinity).iter();
+    let reaching: Vec<String> = reaching
+        .map(|node| world.cluster.symbols().text(nodes.name(NodeId(node))).to_owned())
+        .collect();
+    let is_out_of_service = !reaching.is_empty() && reaching.iter().all(|node| is_down(&world.objects, node));
+    let mut told = Vec::new();
+    if is_out_of_service {
+        told.push(format!(
+            "{} not respond: nothing can use its volume",
+            nodes_do(&reaching)
+        ));
+    }
+    if object.metadata.is_deleting() {
+        told.push(format!("its volume {name} is being deleted"));
+    }
+    told
+}
+
+/// `node n1 does`, `nodes n1, n2 do`.
+fn nodes_do(nodes: &[String]) -> String {
+    let named = names(nodes, NAMES_SHOWN);
+    match nodes.len() {
+        1 => format!("node {named} does"),
+        _ => format!("nodes {named} do"),
+    }
+}
+
+/// The latest events about an object; for a bound claim without those from before it was bound.
+fn events(world: &World, kind: &str, object: &api::ObjectMeta, is_bound: bool) -> Vec<String> {
+    let events = world.evidence.about(kind, object);
+    let is_over = |reason: &str| is_bound && WAITING_EVENTS.contains(&reason);
+    let mut events: Vec<_> = events.filter(|event| !is_over(&event.reason)).collect();
     events.sort_by_key(|event| std::cmp::Reverse(event.last));
     let told = events.into_iter().take(EVENTS_SHOWN).map(|event| {
         let when = event.last.map_or(String::new(), |last| {

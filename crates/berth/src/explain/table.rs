@@ -120,13 +120,14 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
 }
 
 /// `would fit on n1 after evicting shop/a (priority 0)`
-fn with_room(room: &PreemptionReport) -> String {
+pub(super) fn with_room(room: &PreemptionReport) -> String {
     let victims = room.victims.iter();
     let victims: Vec<String> = victims
         .map(|victim| format!("{} (priority {})", victim.pod, victim.priority))
         .collect();
     let against = match room.budget_violations {
         0 => String::new(),
+        1 if room.victims.len() == 1 => ", against its disruption budget".to_owned(),
         1 => ", one of them against its disruption budget".to_owned(),
         many => format!(", {many} of them against their disruption budgets"),
     };

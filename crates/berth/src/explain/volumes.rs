@@ -100,12 +100,14 @@ fn cause(binder: &VolumeBinder, objects: &Objects, claim: &Claim, volume: &Persi
     if nodes.is_empty() {
         return Some(Cause::VolumeNodeMissing);
     }
-    let is_down = |node: u32| {
-        let name = binder.symbols().text(binder.nodes().name(NodeId(node)));
-        let node = objects.nodes.get(name);
-        node.is_some_and(|node| node.spec.taints.iter().any(|taint| says_down(&taint.key)))
-    };
+    let is_down = |node: u32| is_down(objects, binder.symbols().text(binder.nodes().name(NodeId(node))));
     nodes.iter().all(is_down).then_some(Cause::VolumeNodeDown)
+}
+
+/// Whether a node does not respond.
+pub(super) fn is_down(objects: &Objects, node: &str) -> bool {
+    let node = objects.nodes.get(node);
+    node.is_some_and(|node| node.spec.taints.iter().any(|taint| says_down(&taint.key)))
 }
 
 fn words(
@@ -139,17 +141,10 @@ fn words(
         },
         Cause::VolumeDeleting => format!("{name}: being deleted"),
         Cause::VolumePending => format!("{name}: not Available yet"),
-        Cause::VolumeReserved => {
-            let known = reference.is_some_and(|claim| {
-                objects
-                    .claims
-                    .contains_key(&format!("{}/{}", claim.namespace, claim.name))
-            });
-            match known {
-                true => format!("{name}: reserved for claim {other}"),
-                false => format!("{name}: reserved for claim {other}, which does not exist"),
-            }
-        }
+        Cause::VolumeReserved => match reference.is_some_and(|reference| objects.claim_of(reference).is_some()) {
+            true => format!("{name}: reserved for claim {other}"),
+            false => format!("{name}: reserved for claim {other}, which does not exist"),
+        },
         Cause::VolumeNodeMissing => match (hosts.as_slice(), near(objects, &hosts)) {
             ([], _) => format!("{name}: its node affinity matches no node"),
             (hosts, None) => format!("{name}: node {} does not exist", names(hosts, SHOWN)),

@@ -6,7 +6,7 @@ use super::layout::{count, names};
 use super::report::{ClaimReport, Report};
 use super::world::World;
 use berth_core::api;
-use berth_core::names::PROVISIONED_BY;
+use berth_core::names::{NO_PROVISIONER, PROVISIONED_BY};
 use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -128,8 +128,7 @@ impl Asked<'_> {
     }
 
     fn events(&self) -> impl Iterator<Item = &Event> {
-        let metadata = &self.pod.metadata;
-        self.world.evidence.about("Pod", &metadata.namespace, &metadata.name)
+        self.world.evidence.about("Pod", &self.pod.metadata)
     }
 
     fn deleting(&self) -> Option<Waiting> {
@@ -274,11 +273,14 @@ impl Asked<'_> {
     fn provisioner(&self, claim: &ClaimReport) -> Option<Waiting> {
         let class = self.world.objects.classes.get(claim.class.as_deref()?)?;
         let provisioner = class.provisioner.as_str();
+        if provisioner == NO_PROVISIONER {
+            return None;
+        }
         let evidence = &self.world.evidence;
         let namespace = &self.pod.metadata.namespace;
-        let about = || evidence.about("PersistentVolumeClaim", namespace, &claim.claim);
+        let object = self.world.objects.claims.get(&format!("{namespace}/{}", claim.claim))?;
         let is_unbound = claim.code == Cause::ClaimWaitsForProvisioner || claim.is_delayed();
-        let latest = evidence.latest_of_provisioner(namespace, &claim.claim, provisioner);
+        let latest = evidence.latest_of_provisioner(&object.metadata, class);
         if let Some(event) = latest.filter(|event| is_unbound && event.is_failed_provisioning()) {
             let (name, times) = (&claim.claim, event.times(self.now()));
             let text = format!("waits for a volume: {provisioner} failed to provision claim {name}{times}");
@@ -296,9 +298,10 @@ impl Asked<'_> {
         }
         let age = |time: Option<Timestamp>| time.map(|time| self.now().as_second() - time.as_second());
         let at_work = latest.is_some_and(|event| age(event.last).is_none_or(|age| age < PATIENCE));
-        let asked = about().filter_map(|event| event.first).min();
-        let object = self.world.objects.claims.get(&format!("{namespace}/{}", claim.claim));
-        let created = object.and_then(|claim| claim.metadata.creation_timestamp.as_deref()?.parse().ok());
+        let about = evidence.about("PersistentVolumeClaim", &object.metadata);
+        let asked = about.filter_map(|event| event.first).min();
+        let created = object.metadata.creation_timestamp.as_deref();
+        let created = created.and_then(|created| created.parse().ok());
         let created = created.filter(|_| self.world.now.is_some());
         let since = asked.or(created);
         let on = claim

@@ -101,6 +101,15 @@ impl Objects {
         owners.any(|owner| is_meant(owner) || through(owner))
     }
 
+    /// The claim that a volume refers to. An earlier claim of its name is not it.
+    pub(super) fn claim_of(&self, reference: &api::ObjectReference) -> Option<&api::PersistentVolumeClaim> {
+        let claim = self
+            .claims
+            .get(&format!("{}/{}", reference.namespace, reference.name))?;
+        let is_same = |uid: &str| reference.uid.is_empty() || uid.is_empty() || reference.uid == uid;
+        Some(claim).filter(|claim| is_same(&claim.metadata.uid))
+    }
+
     /// Whether a class is the default one.
     pub(super) fn has_default_class(&self) -> bool {
         let marks = [names::IS_DEFAULT_CLASS, names::IS_DEFAULT_CLASS_BETA];

@@ -211,6 +211,24 @@ pub fn read_parts_in(
     read_into(sources, standard_input, gather)
 }
 
+/// [`read_parts_in`], including objects of all other kinds: events and leases show why a pod waits.
+///
+/// # Errors
+/// Like [`read`].
+pub fn read_all_parts_in(
+    namespace: &str,
+    sources: &[Source],
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+    sink: &mut dyn FnMut(serde_json::Value),
+) -> Result<Summary, ReadError> {
+    let gather = Gather::new(Sink::Values(sink), progress)
+        .in_namespace(namespace)
+        .allowing_parts()
+        .with_others();
+    read_into(sources, standard_input, gather)
+}
+
 /// Reads all sources like [`read_values`], including objects of all other kinds: for a server that stores them.
 ///
 /// # Errors

@@ -63,10 +63,10 @@ fn is_mendable(world: &World, claim: &ClaimReport, volume: &str, cause: Cause) -
     let is_large_enough = model.is_some_and(|model| model.capacity >= claim.request_bytes);
     let suits = match cause {
         // A volume that another claim waits for must not be taken from it.
-        Cause::VolumeReserved => !object.spec.claim_ref.as_ref().is_some_and(|reference| {
-            let claims = &world.objects.claims;
-            claims.contains_key(&format!("{}/{}", reference.namespace, reference.name))
-        }),
+        Cause::VolumeReserved => {
+            let reference = object.spec.claim_ref.as_ref();
+            reference.is_none_or(|reference| world.objects.claim_of(reference).is_none())
+        }
         // A pod that needs to write is not helped by a read-only volume.
         Cause::VolumeAccessModes => object.spec.access_modes.iter().any(|mode| mode != "ReadOnlyMany"),
         _ => true,

@@ -12,11 +12,11 @@ mod words;
 
 use super::details::Detail;
 use super::layout::names;
-use super::report::{ClaimReport, Found, Report};
+use super::report::{ClaimReport, Found, NodeReport, Report};
 use super::world::World;
 use berth_core::api;
 use berth_scheduler::profile::Profile;
-use needs::{Need, Needs};
+use needs::{Need, Needs, is_out_of_reach};
 use std::collections::{BTreeSet, HashMap};
 use trial::Trial;
 use words::Members;
@@ -137,7 +137,7 @@ impl<'a> Advisor<'a> {
             .first()
             .map_or(&[][..], |node| node.too_small.as_slice());
         for small in first {
-            let lacks = |node: &super::report::NodeReport| {
+            let lacks = |node: &NodeReport| {
                 let mut lacking = node.too_small.iter();
                 lacking.any(|found| found.resource == small.resource)
             };
@@ -162,7 +162,7 @@ impl<'a> Advisor<'a> {
     fn ways(&self, everywhere: &[Need]) -> Vec<Way<'a>> {
         let mut ways: Vec<Way<'a>> = Vec::new();
         let mut places = HashMap::new();
-        let needs = Needs::new(self.report, !everywhere.is_empty(), self.daemon.is_some());
+        let needs = Needs::new(self.world, self.report, !everywhere.is_empty(), self.daemon.is_some());
         let is_everywhere = |need: &Need| match need {
             Need::SmallerPod(resource) => everywhere.contains(&Need::TooLarge(resource.clone())),
             need => everywhere.contains(need),
@@ -302,7 +302,7 @@ impl<'a> Advisor<'a> {
             let node = self.report.nodes.first()?;
             untried = [Way {
                 nodes: vec![&node.name],
-                needs: Needs::new(self.report, false, false).of(node),
+                needs: Needs::new(self.world, self.report, false, false).of(node),
             }];
             &untried[..]
         } else {
@@ -319,8 +319,12 @@ impl<'a> Advisor<'a> {
             Detail::ApartBy { keys, .. } => Some(keys.as_slice()),
             _ => None,
         });
+        // A new node reaches the bound volumes only if one like it does.
+        let reaching = self.report.nodes.iter().filter(|node| !is_apart_from_volumes(node));
+        let reaching: Vec<&str> = reaching.map(|node| node.name.as_str()).collect();
+        let like = nearest.nodes.iter().find(|node| reaching.contains(node));
         let mut trial = self.trial();
-        let name = trial.add_node_like(nearest.nodes.first()?, apart.unwrap_or_default())?;
+        let name = trial.add_node_like(like.or(reaching.first())?, apart.unwrap_or_default())?;
         if !trial.fitting(self.profile).contains(&name) {
             return None;
         }
@@ -334,6 +338,12 @@ impl<'a> Advisor<'a> {
             has_storage,
         ))
     }
+}
+
+/// Whether a node cannot reach a bound volume of the pod.
+fn is_apart_from_volumes(node: &NodeReport) -> bool {
+    let mut found = node.refused.iter().flat_map(|refusal| &refusal.found);
+    found.any(|found| is_out_of_reach(&found.reason))
 }
 
 /// For each volume that can be fixed: what a node needs if it replaces new storage for its claim.

@@ -3,7 +3,8 @@
 use crate::explain::cause::Cause;
 use crate::explain::demands::Demand;
 use crate::explain::details::{Detail, Taint, resource_of};
-use crate::explain::report::{Found, NodeReport, Offer, Report};
+use crate::explain::report::{ClaimReport, ClaimState, Found, NodeReport, Offer, Report};
+use crate::explain::world::World;
 use berth_core::names;
 use berth_core::reason::VolumeReason;
 use berth_scheduler::reason::Reason;
@@ -35,6 +36,10 @@ pub(super) enum Need {
     StorageForSome,
     /// Another node is selected for the claim.
     SelectedElsewhere(usize),
+    /// The node can attach fewer volumes of a driver than the pod needs, and none is attached that could be detached.
+    AttachLimit,
+    /// The data of a bound claim, by its index in the report, must be where the node can reach it.
+    Move(usize),
     /// The claim that all pods of a DaemonSet share is bound to a volume elsewhere.
     OwnVolume(usize),
     /// The pod requests more of a resource than the node has in total.
@@ -67,7 +72,7 @@ impl Need {
             Self::Room(_) | Self::Taints(_) | Self::OtherNodes(_) => 2,
             Self::StorageForSome | Self::NodeDown(_) => 3,
             Self::OwnVolume(_) => 5,
-            Self::SelectedElsewhere(_) | Self::SmallerPod(_) => 20,
+            Self::SelectedElsewhere(_) | Self::SmallerPod(_) | Self::Move(_) | Self::AttachLimit => 20,
             Self::Reason(Reason::OtherNodeName) => 10,
             Self::Reason(reason) if is_out_of_reach(reason) => 20,
             Self::Reason(_) => 2,
@@ -107,6 +112,7 @@ pub(in crate::explain) fn says_down(key: &str) -> bool {
 
 /// The needs of all nodes.
 pub(super) struct Needs<'r> {
+    world: &'r World,
     report: &'r Report,
     /// There are steps for claims, which apply to every node.
     claims_tell: bool,
@@ -117,7 +123,7 @@ pub(super) struct Needs<'r> {
 }
 
 impl<'r> Needs<'r> {
-    pub(super) fn new(report: &'r Report, claims_tell: bool, is_daemon: bool) -> Self {
+    pub(super) fn new(world: &'r World, report: &'r Report, claims_tell: bool, is_daemon: bool) -> Self {
         let mut short: HashMap<&str, Vec<Need>> = HashMap::new();
         let mut note = |offers: &'r [Offer], need: &dyn Fn(&Offer) -> Need| {
             for offer in offers {
@@ -139,6 +145,7 @@ impl<'r> Needs<'r> {
             note(&volume.offers, &|_| Need::Inline(index));
         }
         Self {
+            world,
             report,
             claims_tell,
             is_daemon,
@@ -155,6 +162,7 @@ impl<'r> Needs<'r> {
                     needs.extend(self.storage(&node.name));
                 }
                 (Reason::Unschedulable, _) => needs.push(Need::Cordoned),
+                (Reason::TooManyVolumes, Detail::Attached { count: 0, .. }) => needs.push(Need::AttachLimit),
                 (Reason::UntoleratedTaint, Detail::Taints(taints)) => needs.extend(of_taints(taints)),
                 (Reason::NodeAffinity | Reason::NotAmongNodes { .. }, Detail::Demands(unmet)) => {
                     let demands = unmet.iter().map(|unmet| unmet.demand.clone());
@@ -169,8 +177,10 @@ impl<'r> Needs<'r> {
                         false => Need::Room(resource.to_owned()),
                     });
                 }
-                (reason, _) if is_out_of_reach(reason) && self.reaches_none() => {}
-                (reason, _) if is_out_of_reach(reason) && self.is_daemon => needs.extend(self.own_volumes()),
+                (reason, _) if is_out_of_reach(reason) && self.is_daemon && !self.reaches_none() => {
+                    needs.extend(self.own_volumes());
+                }
+                (reason, _) if is_out_of_reach(reason) => needs.extend(self.moves(reason, &node.name)),
                 (reason, _) if is_of_claims(reason) && self.claims_tell => {}
                 (reason, _) => needs.push(Need::Reason(reason.clone())),
             }
@@ -205,6 +215,31 @@ impl<'r> Needs<'r> {
             None if !self.short.is_empty() => vec![Need::StorageTogether],
             _ => vec![Need::StorageForSome],
         }
+    }
+
+    /// The data to move to a node. There is a step for the claims whose volumes no node can reach: the data of a node that does
+    /// not exist cannot be moved.
+    fn moves(&self, reason: &Reason, node: &str) -> Vec<Need> {
+        let claims = self.report.claims.iter().enumerate();
+        let far: Vec<(usize, &ClaimReport)> = claims.filter(|(_, claim)| self.is_far(claim, node)).collect();
+        if far.is_empty() {
+            // Zone labels, which are not node affinity, keep the volumes away.
+            return vec![Need::Reason(reason.clone())];
+        }
+        let reachable = far.iter().filter(|(_, claim)| claim.reaching_nodes() != Some(0));
+        reachable.map(|(index, _)| Need::Move(*index)).collect()
+    }
+
+    /// Whether a claim is bound to a volume whose node affinity excludes a node.
+    fn is_far(&self, claim: &ClaimReport, node: &str) -> bool {
+        let ClaimState::Bound { volume, .. } = &claim.state else {
+            return false;
+        };
+        let binder = self.world.cluster.binder();
+        let (Some(volume), Some(node)) = (binder.volume_named(volume), binder.node(node)) else {
+            return false;
+        };
+        !binder.nodes().matching(volume.affinity).contains(node.0)
     }
 
     /// Whether the only bound volumes that some node cannot reach are those that no node can: there is a step for their

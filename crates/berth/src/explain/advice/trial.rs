@@ -82,6 +82,8 @@ impl<'w> Trial<'w> {
                 claim.metadata.annotations.remove(names::SELECTED_NODE);
                 claim.metadata.annotations.remove(names::SELECTED_NODE_ALPHA);
             }),
+            Need::AttachLimit => false,
+            Need::Move(index) => self.reach_volume(*index),
             Need::OwnVolume(index) => self.own_volume(*index),
             Need::Cordoned => self.edit_node(node, |node| {
                 node.spec.unschedulable = false;
@@ -186,12 +188,17 @@ impl<'w> Trial<'w> {
         })
     }
 
-    /// Adds an empty node with room for the pod, like another one, in its own topology domains, with storage for the pod.
-    /// Returns its name.
+    /// Adds an empty node with room for the pod, like another one, in its own topology domains, with storage for the claims
+    /// that have no volume yet. Of the existing volumes it reaches those of the other one's zone, not its local ones. Returns
+    /// its name.
     pub(super) fn add_node_like(&mut self, node: &str, apart_by: &[String]) -> Option<String> {
         let mut new = self.objects.nodes.get(node)?.clone();
         let name = format!("{NEW}-node");
         new.metadata.name.clone_from(&name);
+        // Drivers of local volumes label nodes with their names, each with its own key.
+        for value in new.metadata.labels.values_mut().filter(|value| value.as_str() == node) {
+            value.clone_from(&name);
+        }
         new.metadata.labels.insert(names::HOSTNAME.to_owned(), name.clone());
         for key in apart_by {
             new.metadata.labels.insert(key.clone(), NEW.to_owned());
@@ -215,7 +222,6 @@ impl<'w> Trial<'w> {
             self.put(Object::CsiNode(Box::new(csi_node)));
         }
         self.ask_for_any_node();
-        self.reach_volumes();
         let claims = 0..self.report.claims.len();
         claims.for_each(|index| {
             self.provide(index, &name);
@@ -511,17 +517,23 @@ impl<'w> Trial<'w> {
     fn reach_volumes(&mut self) -> bool {
         let mut reached = false;
         for index in 0..self.report.claims.len() {
-            let name = self.claim(index).map(|claim| claim.spec.volume_name);
-            let found = name.and_then(|name| self.objects.volumes.get(&name));
-            if let Some(mut volume) = found.cloned() {
-                volume.spec.node_affinity = None;
-                let zoned = [names::ZONE, names::REGION, names::ZONE_BETA, names::REGION_BETA];
-                volume.metadata.labels.retain(|key, _| !zoned.contains(&key.as_str()));
-                self.put(Object::PersistentVolume(Box::new(volume)));
-                reached = true;
-            }
+            reached |= self.reach_volume(index);
         }
         reached
+    }
+
+    /// Makes the bound volume of a claim reachable from every node.
+    fn reach_volume(&mut self, index: usize) -> bool {
+        let name = self.claim(index).map(|claim| claim.spec.volume_name);
+        let found = name.and_then(|name| self.objects.volumes.get(&name));
+        let Some(mut volume) = found.cloned() else {
+            return false;
+        };
+        volume.spec.node_affinity = None;
+        let zoned = [names::ZONE, names::REGION, names::ZONE_BETA, names::REGION_BETA];
+        volume.metadata.labels.retain(|key, _| !zoned.contains(&key.as_str()));
+        self.put(Object::PersistentVolume(Box::new(volume)));
+        true
     }
 
     /// Gives the pod its own claim instead of a shared one.

@@ -59,8 +59,16 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
         Cause::ClaimClassMissing => {
             format!("create StorageClass {class}, or recreate claim {name} with a class that exists")
         }
+        Cause::ClaimClassUnknown => format!(
+            "ask someone with list permission for storageclasses to run `berth snapshot`: how claim {name} gets its volume is \
+             unknown without them"
+        ),
+        Cause::ClaimWaitsForController => format!(
+            "provide a volume for claim {name}: {}; if there is one, see the claim's events",
+            claim.wants
+        ),
         // The binding mode of an existing class cannot be changed.
-        Cause::ClaimWaitsForProvisioner | Cause::ClaimWaitsForController | Cause::ClaimClassUnknown => format!(
+        Cause::ClaimWaitsForProvisioner => format!(
             "get claim {name} bound (see its events), or recreate it with a class whose `volumeBindingMode` is \
              WaitForFirstConsumer"
         ),
@@ -140,7 +148,11 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
             "add storage: each of the pod's claims fits alone, but not all of them together".to_owned()
         }
         Need::StorageForSome => "provide storage for the pod's claims".to_owned(),
-        Need::SelectedElsewhere(index) => selected_step(&report.claims[*index]),
+        Need::SelectedElsewhere(index) => selected_step(report, &report.claims[*index]),
+        Need::Move(index) => {
+            let claim = &report.claims[*index];
+            format!("move the data there: claim {} {}", claim.claim, claim.summary)
+        }
         Need::OwnVolume(index) => {
             let claim = &report.claims[*index];
             format!(
@@ -178,9 +190,9 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
             listed(taints)
         ),
         Need::OtherNodes(demands) => other_nodes_step(report, demands, nodes),
-        // Worded where the volume is known.
-        Need::Volume(..) => String::new(),
-        Need::Reason(reason) => match (reason_step(report, reason), common_detail(report, reason, nodes)) {
+        // The first is worded where the volume is known; nobody can resolve the second.
+        Need::Volume(..) | Need::AttachLimit => String::new(),
+        Need::Reason(reason) => match (reason_step(reason), common_detail(report, reason, nodes)) {
             (step, Some(detail)) => format!("{step} ({detail})"),
             (step, None) => step,
         },
@@ -231,8 +243,15 @@ fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) ->
 }
 
 /// Only the provisioner clears a selected node: a volume may be in progress there.
-fn selected_step(claim: &ClaimReport) -> String {
+fn selected_step(report: &Report, claim: &ClaimReport) -> String {
     let (name, node) = (&claim.claim, claim.selected_node().unwrap_or_default());
+    if !report.nodes.iter().any(|known| known.name == node) {
+        return format!(
+            "remove the annotation {} from claim {name}, unless its provisioner does so: it selects node {node}, which does not \
+             exist",
+            names::SELECTED_NODE
+        );
+    }
     format!(
         "node {node} is selected for claim {name}, and only the provisioner may change that: it clears the selection when it \
          cannot create the volume there. If the provisioner is not running, remove the annotation {} from the claim",
@@ -240,9 +259,9 @@ fn selected_step(claim: &ClaimReport) -> String {
     )
 }
 
-fn reason_step(report: &Report, reason: &Reason) -> String {
+fn reason_step(reason: &Reason) -> String {
     let step = match reason {
-        reason if is_out_of_reach(reason) => return move_step(report),
+        reason if is_out_of_reach(reason) => "move the data of the pod's volumes there: they cannot be reached from it",
         Reason::DriverNotInstalled { driver } => return format!("install the driver {driver}"),
         Reason::ConflictingAffinityTerms => "fix the pod's node affinity: its terms exclude each other",
         Reason::OtherNodeName => "remove `spec.nodeName` from the pod",
@@ -277,18 +296,6 @@ fn common_detail(report: &Report, reason: &Reason, nodes: &Members<'_>) -> Optio
     let first = details.next()??;
     let is_same = details.all(|detail| detail == Some(first));
     Some(first.to_string()).filter(|text| is_same && !text.is_empty())
-}
-
-/// What to do if the volumes of bound claims cannot be reached.
-fn move_step(report: &Report) -> String {
-    let held = report.claims.iter().filter(|claim| report.is_held_by_its_volume(claim));
-    let held: Vec<String> = held
-        .map(|claim| format!("claim {} {}", claim.claim, claim.summary))
-        .collect();
-    match held.as_slice() {
-        [] => "move the data of the pod's volumes there: they cannot be reached from it".to_owned(),
-        held => format!("move the data there: {}", held.join(", and ")),
-    }
 }
 
 /// The size that a claim could request instead, with the node that could provide it.
@@ -328,7 +335,7 @@ fn largest<'r>(offers: &'r [Offer], nodes: &Members<'_>) -> Option<(&'r str, i64
 /// Whether a need would not exist on a new node.
 pub(super) fn calls_for_a_node(need: &Need) -> bool {
     match need {
-        Need::Room(_) | Need::SmallerPod(_) | Need::NodeDown(_) => true,
+        Need::Room(_) | Need::SmallerPod(_) | Need::NodeDown(_) | Need::AttachLimit => true,
         Need::Reason(reason) => matches!(
             reason,
             Reason::TooManyPods
