@@ -206,6 +206,7 @@ async fn placing(world: &World, report: &mut Report) {
         placing::published_capacity_is_respected,
         placing::a_pod_of_higher_priority_gets_the_room,
         placing::a_scratch_volume_goes_with_its_claim,
+        placing::a_claim_that_is_given_back_goes,
         placing::what_happens_again_is_counted,
     );
 }

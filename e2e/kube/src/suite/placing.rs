@@ -5,6 +5,7 @@ use super::report::Remark;
 use super::scenario::{SOON, Scenario, nodes_of, together};
 use super::world::{NODES, ROOM_GI};
 use anyhow::{bail, ensure};
+use berth_core::names;
 use berth_e2e::objects;
 use berth_e2e::wait::eventually;
 use berth_provisioner::driver::NAME;
@@ -309,6 +310,21 @@ pub(crate) async fn a_scratch_volume_goes_with_its_claim(scenario: &mut Scenario
         Ok::<_, anyhow::Error>(left.is_empty().then_some(()))
     })
     .await?;
+    Ok(Remark::new())
+}
+
+/// A scheduler has marked a claim that no pod has used: the controller deletes it, and its owner may create it again.
+pub(crate) async fn a_claim_that_is_given_back_goes(scenario: &mut Scenario) -> anyhow::Result<Remark> {
+    scenario.add_local_class().await?;
+    let claim = objects::claim(&scenario.namespace, "unused", &scenario.class, "5Gi");
+    let created = scenario.add(&claim).await?;
+    let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
+    ensure!(!uid.is_empty(), "the claim has no UID: {created}");
+    let marks = json!({names::CLEAN: uid, names::ROLLED_BACK_FOR: format!("db-0/gone/{uid}")});
+    let path = scenario.path("persistentvolumeclaims/unused");
+    let patch = json!({"metadata": {"annotations": marks}});
+    scenario.kube.patch(&path, &patch).await?;
+    scenario.claims_until("the claim is gone", <[Value]>::is_empty).await?;
     Ok(Remark::new())
 }
 
