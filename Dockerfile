@@ -1,11 +1,10 @@
-# syntax=docker/dockerfile:1
 # An image with one static binary and its licences, and nothing else: no shell, no libraries, no writable files.
 # e2e/image/run reads target and command from here, builds the binary in the same way, and runs it alone.
 #
 #   docker build -t registry.example.com/berth:0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
 
-# The version in rust-toolchain.toml; a test compares them.
-FROM rust:1.95.0-slim-bookworm AS build
+# The version in rust-toolchain.toml; a test compares them. By digest, so that a tag that is moved changes nothing here.
+FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 # ring compiles some C and assembly; musl-tools has the compiler for a static C library.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends musl-tools \
@@ -15,6 +14,8 @@ WORKDIR /src
 COPY . .
 # Function names are for profiling; a static image is for running.
 ENV CARGO_PROFILE_RELEASE_STRIP=symbols
+# The same sources give the same bytes, wherever they are: no paths of this machine in messages. e2e/image/twice checks that.
+ENV RUSTFLAGS="--remap-path-prefix=/src=/berth --remap-path-prefix=/usr/local/cargo=/cargo"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --package berth --target "$(uname -m)-unknown-linux-musl" \

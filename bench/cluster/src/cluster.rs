@@ -3,18 +3,19 @@
 //! Objects are created one by one in the form of an API server's responses, and the receiver need not keep them: a
 //! hundred thousand nodes with a million volumes pass through without being held in memory.
 
+use crate::case::Case;
 use crate::random::Random;
 use berth_core::api::{ClaimSource, Namespace, Node};
 use berth_core::api::{
-    Container, LocalVolume, NodeSelector, NodeSelectorTerm, Object, ObjectMeta, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodVolume, Requirement, ResourceList, StorageClass, StringMap, VolumeNodeAffinity,
+    Container, LocalVolume, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, PodVolume, ResourceList,
+    StorageClass, StringMap,
 };
 use berth_core::names;
 use berth_core::quantity::Quantity;
 
 const GIB: i64 = 1 << 30;
-const CLASS: &str = "local";
-const NAMESPACE: &str = "bench";
+pub(crate) const CLASS: &str = "local";
+pub(crate) const NAMESPACE: &str = "bench";
 
 /// Disk sizes in GiB, as is common for local volumes.
 const VOLUME_SIZES: [i64; 6] = [10, 20, 50, 100, 200, 500];
@@ -40,6 +41,8 @@ pub struct Size {
     pub claims: usize,
     /// Number of distinct pod shapes, equal in everything that decisions read; random if not set.
     pub shapes: Option<usize>,
+    /// What is hard about the cluster and its pods.
+    pub case: Case,
     /// Random seed.
     pub seed: u64,
 }
@@ -66,12 +69,17 @@ pub(crate) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
         }
         .into(),
     );
-    sink(&class());
+    size.case.classes().iter().for_each(&mut *sink);
     for index in 0..size.nodes {
         let zone = random.below(size.zones());
-        sink(&node(index, zone, &mut random));
+        let node_size = random.below(NODE_SIZES.len());
+        sink(&node(size.case, index, zone, node_size));
+        size.case.beside_node(index).iter().for_each(&mut *sink);
         for volume in 0..size.volumes_per_node {
-            sink(&local_volume(index, volume, &mut random));
+            let volume = local_volume(size.case, (index, zone), volume, &mut random);
+            if size.case.has_volumes() {
+                sink(&volume);
+            }
         }
     }
     for pod in 0..size.pods {
@@ -79,7 +87,7 @@ pub(crate) fn objects(size: &Size, sink: &mut dyn FnMut(&Object)) {
         let mut of_shape = size.shape(pod).map(|shape| Random::new(size.seed ^ shape as u64));
         for claim in 0..size.claims {
             let random = of_shape.as_mut().unwrap_or(&mut random);
-            sink(&local_claim(pod, claim, random));
+            sink(&local_claim(size.case, pod, claim, random));
         }
     }
 }
@@ -89,7 +97,7 @@ pub(crate) fn pod(size: &Size, index: usize) -> Pod {
     let chance = size.shape(index).unwrap_or(index);
     let mut random = Random::new(size.seed ^ (chance as u64 + 1).wrapping_mul(0xA24B_AED4_963E_E407));
     let (milli_cpu, memory_mib) = random.one_of(&POD_SIZES);
-    let application = format!("app-{}", random.below(APPLICATIONS));
+    let application = application_of(random.below(APPLICATIONS));
     // A page of memory more or less distinguishes shapes without any weight.
     let apart = size.shape(index).map_or(0, |shape| shape as i64 * 4096);
     let mut pod = Pod {
@@ -119,7 +127,17 @@ pub(crate) fn pod(size: &Size, index: usize) -> Pod {
             ..PodVolume::default()
         })
         .collect();
+    size.case.adapt_pod(chance, &mut pod);
     pod
+}
+
+/// The application with a number.
+pub(crate) fn application_of(number: usize) -> String {
+    format!("app-{}", number % APPLICATIONS)
+}
+
+pub(crate) fn zone_name(zone: usize) -> String {
+    format!("zone-{zone}")
 }
 
 fn pod_name(index: usize) -> String {
@@ -130,7 +148,7 @@ fn claim_name(pod: usize, claim: usize) -> String {
     format!("data-{claim}-{}", pod_name(pod))
 }
 
-fn node_name(index: usize) -> String {
+pub(crate) fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 
@@ -159,26 +177,27 @@ fn storage(gib: i64) -> ResourceList {
     [("storage".to_owned(), Quantity::from_units(gib * GIB))].into()
 }
 
-fn class() -> Object {
+/// A storage class whose claims wait for their pods.
+pub(crate) fn class_named(name: &str, provisioner: &str) -> Object {
     StorageClass {
-        metadata: named(CLASS, ""),
-        provisioner: names::NO_PROVISIONER.to_owned(),
+        metadata: named(name, ""),
+        provisioner: provisioner.to_owned(),
         volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
         ..StorageClass::default()
     }
     .into()
 }
 
-fn node(index: usize, zone: usize, random: &mut Random) -> Object {
+fn node(case: Case, index: usize, zone: usize, size: usize) -> Object {
     let name = node_name(index);
-    let (cpu, memory) = random.one_of(&NODE_SIZES);
+    let (cpu, memory) = NODE_SIZES[size];
     let mut node = Node {
         metadata: named(&name, ""),
         ..Node::default()
     };
     node.metadata.labels = labels(&[
         (names::HOSTNAME, &name),
-        (names::ZONE, &format!("zone-{zone}")),
+        (names::ZONE, &zone_name(zone)),
         (names::REGION, "region-0"),
         ("node.kubernetes.io/instance-type", &format!("m{cpu}")),
         ("kubernetes.io/os", "linux"),
@@ -191,10 +210,11 @@ fn node(index: usize, zone: usize, random: &mut Random) -> Object {
         ("pods".to_owned(), Quantity::from_units(110)),
     ]
     .into();
+    case.adapt_node(index, &mut node);
     node.into()
 }
 
-fn local_volume(node: usize, index: usize, random: &mut Random) -> Object {
+fn local_volume(case: Case, (node, zone): (usize, usize), index: usize, random: &mut Random) -> Object {
     let mut volume = PersistentVolume {
         metadata: named(&format!("local-{node}-{index}"), ""),
         ..PersistentVolume::default()
@@ -202,35 +222,23 @@ fn local_volume(node: usize, index: usize, random: &mut Random) -> Object {
     let spec = &mut volume.spec;
     spec.capacity = storage(random.one_of(&VOLUME_SIZES));
     spec.access_modes = vec!["ReadWriteOnce".to_owned()];
-    spec.storage_class_name = CLASS.to_owned();
+    spec.storage_class_name = case.class_of(node + index);
     spec.persistent_volume_reclaim_policy = Some("Delete".to_owned());
     spec.local = Some(LocalVolume {
         path: format!("/mnt/disks/{index}"),
     });
-    let on_its_node = Requirement {
-        key: names::HOSTNAME.to_owned(),
-        operator: "In".to_owned(),
-        values: vec![node_name(node)],
-    };
-    spec.node_affinity = Some(VolumeNodeAffinity {
-        required: Some(NodeSelector {
-            node_selector_terms: vec![NodeSelectorTerm {
-                match_expressions: vec![on_its_node],
-                match_fields: Vec::new(),
-            }],
-        }),
-    });
+    spec.node_affinity = Some(case.volume_affinity(node, zone));
     volume.status.phase = "Available".to_owned();
     volume.into()
 }
 
-fn local_claim(pod: usize, index: usize, random: &mut Random) -> Object {
+fn local_claim(case: Case, pod: usize, index: usize, random: &mut Random) -> Object {
     let mut claim = PersistentVolumeClaim {
         metadata: named(&claim_name(pod, index), NAMESPACE),
         ..PersistentVolumeClaim::default()
     };
     claim.spec.access_modes = vec!["ReadWriteOnce".to_owned()];
-    claim.spec.storage_class_name = Some(CLASS.to_owned());
+    claim.spec.storage_class_name = Some(case.class_of(pod));
     claim.spec.resources.requests = storage(random.one_of(&CLAIM_SIZES));
     claim.status.phase = "Pending".to_owned();
     claim.into()

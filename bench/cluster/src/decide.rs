@@ -1,20 +1,29 @@
 //! `berth bench decide`: measures decisions in memory, including placement.
 
+pub use crate::case::Case;
 pub use crate::cluster::Size;
 
 use crate::process::{Memory, seconds_on_processor};
 use crate::{Progress, cluster, mebibytes};
-use berth_scheduler::cluster::Cluster;
+use berth_core::api::Kind;
+use berth_core::binder::Assumption;
+use berth_scheduler::cluster::{AssumedPod, Cluster};
 use berth_scheduler::decide::{Decision, Placement, Scratch, decide};
+use berth_scheduler::diagnose::Diagnosis;
+use berth_scheduler::nominated::{Nominated, Question};
 use berth_scheduler::pod::Pod;
+use berth_scheduler::preemption::{Preemption, best, preempt};
 use berth_scheduler::profile::Profile;
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Number of objects loaded between two progress checks.
 const PROGRESS_EVERY: usize = 1000;
 /// Number of pods decided between two progress checks: they take longer than objects.
 const PODS_PER_LOOK: usize = 16;
+/// Number of pods that run at a time if each is deleted after a while.
+const RUNNING: usize = 100;
 
 /// The measurement. The field names are a contract with users' scripts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +54,8 @@ pub struct Measurement {
     pub peak_rss_bytes: u64,
     /// Claims per pod.
     pub claims: usize,
+    /// What is hard about the cluster and its pods.
+    pub case: &'static str,
     /// Number of distinct pod shapes, if set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shapes: Option<usize>,
@@ -62,11 +73,24 @@ pub fn measure(size: &Size, profile: &Profile, progress: &mut Progress<'_>) -> M
     let mut scratch = Scratch::new(size.seed);
     let mut times = Vec::with_capacity(size.pods);
     let mut placed = 0;
+    let mut running = VecDeque::new();
     let worked_before = seconds_on_processor();
     for index in 0..size.pods {
         let pod = cluster::pod(size, index);
         let begun = Instant::now();
-        placed += usize::from(place(&mut cluster, &pod, profile, &mut scratch));
+        let mut new = place(&mut cluster, &pod, profile, &mut scratch);
+        placed += usize::from(new.is_some());
+        if size.deletes() {
+            running.extend(new.take());
+            if running.len() > RUNNING {
+                running
+                    .pop_front()
+                    .into_iter()
+                    .for_each(|oldest| delete(&mut cluster, oldest));
+            }
+        }
+        // Nothing is ever bound here, and nothing fails: other assumptions remain.
+        drop(new);
         times.push(begun.elapsed());
         if index % PODS_PER_LOOK == 0 {
             progress("decided on", index, "pods");
@@ -90,6 +114,7 @@ pub fn measure(size: &Size, profile: &Profile, progress: &mut Progress<'_>) -> M
         rss_bytes: memory.now,
         peak_rss_bytes: memory.peak,
         claims: size.claims,
+        case: size.case.name(),
         shapes: size.shapes,
         zones: size.zones(),
         seed: size.seed,
@@ -109,28 +134,66 @@ fn load(size: &Size, progress: &mut Progress<'_>) -> Cluster {
     cluster
 }
 
-/// Decides a pod and assumes its node and its volumes. Returns false if it fits nowhere.
+/// A pod that was placed.
+type Placed = (AssumedPod, Assumption);
+
+/// Decides a pod and assumes its node and its volumes; evicts others if that is the only way. Returns `None` if it fits nowhere.
 ///
 /// It keeps its name in the binary: `bench/instructions` counts the instructions inside.
 #[inline(never)]
-fn place(cluster: &mut Cluster, pod: &berth_core::api::Pod, profile: &Profile, scratch: &mut Scratch) -> bool {
+fn place(
+    cluster: &mut Cluster,
+    pod: &berth_core::api::Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+) -> Option<Placed> {
     let compiled = cluster.compile(&profile.adapt(pod));
-    let placed = match decide(cluster, &compiled, profile, scratch) {
+    let decision = match decide(cluster, &compiled, profile, scratch) {
+        Decision::Refuse(diagnosis) if evict(cluster, &compiled, profile, scratch, &diagnosis) => {
+            decide(cluster, &compiled, profile, scratch)
+        }
+        decision => decision,
+    };
+    let placed = match decision {
         Decision::Place(placement) => assume(cluster, &compiled, &placement),
-        Decision::Refuse(_) => false,
+        Decision::Refuse(_) => None,
     };
     cluster.release(&compiled);
     placed
 }
 
-/// Nothing is ever bound here, and nothing fails: assumptions remain.
-fn assume(cluster: &mut Cluster, pod: &Pod, placement: &Placement) -> bool {
-    match cluster.assume_volumes(placement.node, &placement.volumes) {
-        Ok(assumption) => assumption.keep(),
-        Err(_) => return false,
+/// Deletes the pods that preemption chooses. Returns false if none would help.
+fn evict(cluster: &mut Cluster, pod: &Pod, profile: &Profile, scratch: &Scratch, diagnosis: &Diagnosis) -> bool {
+    let nominated = Nominated::default();
+    let question = Question {
+        pod,
+        profile,
+        states: &scratch.states,
+        nominated: &nominated,
+    };
+    let Preemption::Evict(candidates) = preempt(cluster, &question, diagnosis) else {
+        return false;
+    };
+    for victim in best(cluster, candidates).map_or(Vec::new(), |best| best.victims) {
+        if let Some(running) = cluster.pods().get(victim) {
+            let (namespace, name) = (running.footprint.namespace, running.footprint.name.clone());
+            let namespace = cluster.symbols().text(namespace).to_owned();
+            cluster.remove(Kind::Pod, &namespace, &name);
+        }
     }
-    let _ = cluster.assume_pod(pod, placement.node);
     true
+}
+
+fn assume(cluster: &mut Cluster, pod: &Pod, placement: &Placement) -> Option<Placed> {
+    let volumes = cluster.assume_volumes(placement.node, &placement.volumes).ok()?;
+    Some((cluster.assume_pod(pod, placement.node), volumes))
+}
+
+/// Deletes a pod, and frees its volumes.
+#[inline(never)]
+fn delete(cluster: &mut Cluster, (pod, volumes): Placed) {
+    cluster.forget(pod);
+    cluster.revert_volumes(volumes);
 }
 
 /// The time in microseconds at `percent` of the sorted times.
@@ -144,6 +207,7 @@ impl Measurement {
     #[must_use]
     pub fn table(&self) -> String {
         crate::table(&[
+            ("case", self.case.to_owned()),
             ("nodes", format!("{} in {} zones", self.nodes, self.zones)),
             ("volumes", self.volumes.to_string()),
             (
@@ -201,6 +265,7 @@ mod tests {
             pods: 20,
             claims: 2,
             shapes: None,
+            case: Case::Plain,
             seed: 7,
         };
         let measured = measure(&size, &Profile::default(), &mut |_, _, _| {});
@@ -211,6 +276,26 @@ mod tests {
         assert!(measured.table().contains("µs median, "));
     }
 
+    /// Every case places its pods.
+    #[test]
+    fn cases_are_measured() {
+        for (name, case) in Case::ALL {
+            let size = Size {
+                nodes: 200,
+                volumes_per_node: 4,
+                pods: 150,
+                claims: usize::from(case != Case::Preemption),
+                shapes: None,
+                case,
+                seed: 7,
+            };
+            let measured = measure(&size, &Profile::default(), &mut |_, _, _| {});
+            assert_eq!(measured.case, name);
+            // A few find no volume of their class or no node of their team that is left.
+            assert!(measured.placed > 100, "{name}: {}", measured.placed);
+        }
+    }
+
     #[test]
     fn pods_have_as_many_shapes_as_are_asked_for() {
         let size = |shapes| Size {
@@ -219,6 +304,7 @@ mod tests {
             pods: 20,
             claims: 1,
             shapes,
+            case: Case::Plain,
             seed: 7,
         };
         let distinct = |size: &Size| {

@@ -2,6 +2,7 @@
 //!
 //! The simulation that is measured is a parameter: this crate does not depend on the binary.
 
+mod case;
 mod cluster;
 pub mod decide;
 mod process;

@@ -7,11 +7,11 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use berth_core::time;
 use serde_json::Value;
 
 use crate::api::{Api, DEFINITIONS};
 use crate::basics::{self, Mended};
-use crate::clock;
 use crate::error::ApiError;
 use crate::meta;
 use crate::remains::{self, Remains};
@@ -294,7 +294,7 @@ impl Work<'_> {
             Ok(Outcome::Unchanged(_) | Outcome::Tried(_)) => {}
             // Another writer was faster, which is fine.
             Err(error) if error.reason == "NotFound" => {}
-            Err(error) => tracing::warn!(%error, kind = served.resource.kind, "cannot collect"),
+            Err(error) => tracing::warn!(%error, kind = served.resource.kind, "cannot collect garbage"),
         }
     }
 
@@ -423,7 +423,7 @@ impl Work<'_> {
         let furnished = basics::furnish(self.api, namespace);
         self.tickets.extend(furnished.tickets);
         for (what, error) in furnished.failed {
-            tracing::warn!(%error, "cannot make {what}, which every cluster has");
+            tracing::warn!(%error, "cannot create {what}");
         }
     }
 
@@ -467,7 +467,7 @@ impl Work<'_> {
             Remains::Many => return,
             Remains::Few(remains) => {
                 change.subresource = "status".into();
-                let time = clock::rfc3339(change.now);
+                let time = time::seconds(change.now);
                 change.change(true, |old| Ok(remains.noted_on(old, &time)))
             }
         };

@@ -119,8 +119,8 @@ impl Eviction {
 }
 
 /// Pending output of a connection, by stream.
-#[derive(Default)]
-pub(crate) struct Outgoing {
+#[derive(Debug, Default)]
+pub struct Outgoing {
     next: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Instant>>,
 }
@@ -141,7 +141,7 @@ impl Outgoing {
     }
 
     /// Completes when output was pending for too long.
-    pub(crate) async fn stuck(&self, patience: Duration) {
+    pub async fn stuck(&self, patience: Duration) {
         loop {
             tokio::time::sleep(patience / 2).await;
             let now = Instant::now();
@@ -156,14 +156,16 @@ impl Outgoing {
 }
 
 /// A stream that records when the peer does not accept written data.
-pub(crate) struct Watched<S> {
+#[derive(Debug)]
+pub struct Watched<S> {
     stream: S,
     outgoing: Arc<Outgoing>,
     number: u64,
 }
 
 impl<S> Watched<S> {
-    pub(crate) fn new(stream: S, outgoing: Arc<Outgoing>) -> Self {
+    /// Records writes to `stream` in `outgoing`.
+    pub fn new(stream: S, outgoing: Arc<Outgoing>) -> Self {
         let number = outgoing.number();
         Self {
             stream,

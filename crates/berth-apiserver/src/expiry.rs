@@ -44,7 +44,7 @@ impl Api {
         let count = tickets.len();
         for ticket in tickets {
             if let Err(error) = ticket.durable().await {
-                tracing::error!(%error, "an old event was not forgotten");
+                tracing::error!(%error, "could not delete an expired event");
             }
         }
         count

@@ -33,7 +33,7 @@ impl Identifiers {
             None => {
                 if let Err(error) = getrandom::fill(&mut bytes) {
                     // Without the system's random numbers UIDs would repeat; time and address are the next best.
-                    tracing::error!(%error, "no random numbers from the system");
+                    tracing::error!(%error, "the system provides no random numbers");
                     let nanoseconds = jiff::Timestamp::now().as_nanosecond();
                     bytes = (nanoseconds as u128)
                         .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)

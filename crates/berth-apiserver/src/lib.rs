@@ -48,13 +48,18 @@ mod types;
 mod watching;
 mod write;
 
+#[cfg(test)]
+mod linear_tests;
+
 pub(crate) use berth_kinds::meta;
 pub use berth_kinds::selector;
 pub use body::ResponseBody;
 pub use clock::{Clock, SystemClock};
+pub use connection::{Outgoing, Watched};
 pub use ids::token as random_token;
 pub use listener::{Patience, ServeError};
 pub use load::{LeftOut, LoadError, Loaded};
+pub use private_file::read_token;
 pub use server::{BuildError, Builder, Server};
 pub use service::ApiService;
 pub use tls::{Authority, Tls, TlsError};

@@ -105,7 +105,7 @@ impl Server {
                         Ok(place) => accept(stream, place, &strangers, &acceptor, &guarded, graceful.watcher()),
                         Err(_) => {
                             strangers.evict_oldest();
-                            tracing::warn!("there are {CONNECTIONS_MAX} connections: one more was refused");
+                            tracing::warn!("refused a connection: there are already {CONNECTIONS_MAX}");
                         }
                     },
                     Err(error) => {
@@ -121,7 +121,7 @@ impl Server {
         drop(listener);
         self.shutdown();
         if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
-            tracing::warn!("requests were cut off when the server stopped");
+            tracing::warn!("aborted requests when the server stopped");
         }
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! Files that only their owner may read: keys, tokens, and the objects themselves, which include secrets.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
+
+/// Maximum size of a file with a token. Tokens of service accounts have about a kilobyte.
+const TOKEN_MAX: u64 = 64 << 10;
 
 /// Creates a directory and its parents, unless it exists. An existing one is left unchanged, and refused if other users
 /// may create files in it: a planted token or key would be trusted.
@@ -69,9 +72,48 @@ pub(crate) fn read_or_make<E: From<io::Error>>(
 
 /// The content of a file of our own.
 fn read(path: &Path) -> io::Result<String> {
+    check(path)?;
+    fs::read_to_string(path)
+}
+
+/// The token in a file that the user named, without white space around it.
+///
+/// Links are followed, as Kubernetes mounts secrets as links. What they lead to must be a regular file that no one else may have written: a pipe
+/// would block, and others could choose the token.
+///
+/// # Errors
+/// If the file cannot be read, is not a regular file, may have been written by others, or holds no token.
+pub fn read_token(path: &Path) -> io::Result<String> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // To open a pipe does not wait for its writer.
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    ownership::check_opened(path, &file.metadata()?)?;
+    let mut text = String::new();
+    file.take(TOKEN_MAX + 1).read_to_string(&mut text)?;
+    let invalid = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    if text.len() as u64 > TOKEN_MAX {
+        return invalid("it is longer than 64 KiB, so it is not a token");
+    }
+    match text.trim() {
+        "" => invalid("the token is empty"),
+        token => Ok(token.to_owned()),
+    }
+}
+
+/// Refuses a file that others may have written, or that leads to another one. A missing file is an error, too.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     ownership::check_file(path)?;
-    fs::read_to_string(path)
+    #[cfg(not(unix))]
+    fs::symlink_metadata(path)?;
+    Ok(())
 }
 
 /// Checks who may have written a file, or may create one in a directory.
@@ -92,11 +134,15 @@ mod ownership {
     }
 
     pub(super) fn check_file(path: &Path) -> io::Result<()> {
-        let metadata = path.symlink_metadata()?;
+        check_opened(path, &path.symlink_metadata()?)
+    }
+
+    /// A file by its metadata.
+    pub(super) fn check_opened(path: &Path, metadata: &Metadata) -> io::Result<()> {
         if !metadata.is_file() {
             return Err(refusal(path, "is not a regular file"));
         }
-        check_owner(path, &metadata, WRITABLE_BY_GROUP_OR_OTHERS)
+        check_owner(path, metadata, WRITABLE_BY_GROUP_OR_OTHERS)
     }
 
     fn check_owner(path: &Path, metadata: &Metadata, forbidden: u32) -> io::Result<()> {
@@ -114,7 +160,9 @@ mod ownership {
         let path = path.display();
         io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("{path} {why}, so its content is not trusted: take that right away, or choose another directory"),
+            format!(
+                "{path} {why}, so its content is not trusted: take that right away, or choose another file or directory"
+            ),
         )
     }
 }
@@ -146,6 +194,30 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(taken(&link).unwrap_err().contains("not a regular file"));
+    }
+
+    #[test]
+    fn a_token_comes_from_a_file_of_our_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let given = |path: &Path| read_token(path).map_err(|error| error.to_string());
+        fs::write(&path, "secret\n").unwrap();
+        assert_eq!(given(&path).as_deref(), Ok("secret"));
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(given(&link).as_deref(), Ok("secret"), "as in a volume of a secret");
+        for (content, problem) in [(" \n".to_owned(), "empty"), ("x".repeat(70_000), "longer than 64 KiB")] {
+            fs::write(&path, content).unwrap();
+            assert!(given(&path).unwrap_err().contains(problem));
+        }
+        for mode in [0o622, 0o660] {
+            allow(&path, mode);
+            assert!(
+                given(&link).unwrap_err().contains("may be written by others"),
+                "{mode:o}"
+            );
+        }
+        assert!(given(directory.path()).unwrap_err().contains("not a regular file"));
     }
 
     #[test]

@@ -146,6 +146,11 @@ impl Builder {
             Some(directory) => Store::open(directory, self.limits)?,
             None => Store::in_memory(self.limits),
         };
+        self.build_on(store)
+    }
+
+    /// Creates the default objects of a cluster in a store.
+    pub(crate) fn build_on(self, store: Store) -> Result<Server, BuildError> {
         let own_token = self.token.is_some();
         let token = match (self.token, &self.data_dir) {
             (Some(token), _) => token,

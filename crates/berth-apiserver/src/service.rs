@@ -25,7 +25,7 @@ use crate::registry::ResourceType;
 use crate::render::{self, Renderer};
 use crate::request::{self, Form, Parameters, ResourcePath};
 use crate::reviews;
-use crate::store::{Event, JournalError, PageQuery, Ticket};
+use crate::store::{Event, JournalError, PageQuery, Start, Ticket};
 use crate::types::{self, Served};
 use crate::watching;
 use crate::write::{Change, DeleteOptions, Outcome, PatchKind};
@@ -122,12 +122,25 @@ impl ApiService {
         let deprecation = served.custom.as_ref().and_then(|custom| custom.deprecation.clone());
         let mut response = match verb {
             "get" | "list" | "watch" => self.read(call, &served, &path, verb),
-            "delete" => self.delete(call, served, path).await,
-            "deletecollection" => self.delete_collection(call, served, path).await,
-            _ => self.write(call, served, path, verb).await,
+            _ => self.change_settled(call, served, path, verb).await,
         }?;
         deprecation.iter().for_each(|warning| warn(&mut response, warning));
         Ok(response)
+    }
+
+    /// Changes objects. Refusals are about objects as the next write finds them, so they wait until that is durable.
+    async fn change_settled(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Answer {
+        let start = self.api.store.start();
+        let answer = match verb {
+            "delete" => self.delete(call, served, path, start).await,
+            "deletecollection" => self.delete_collection(call, served, path, start).await,
+            _ => self.write(call, served, path, verb, start).await,
+        };
+        if answer.is_err() || verb == "deletecollection" {
+            let settled = self.api.store.settle(start).await;
+            settled.map_err(|error| ApiError::internal(error.to_string()))?;
+        }
+        answer
     }
 
     /// The verb of a request, if its path supports it.
@@ -227,7 +240,7 @@ impl ApiService {
         })
     }
 
-    async fn write(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str) -> Answer {
+    async fn write(&self, call: &Call, served: Arc<Served>, path: ResourcePath, verb: &str, start: Start) -> Answer {
         let renderer = self.renderer(call, &served)?;
         let is_scale = path.subresource == "scale";
         let is_status_only = matches!(path.subresource.as_str(), "binding" | "eviction");
@@ -244,7 +257,7 @@ impl ApiService {
             StatusCode::OK
         };
         let warnings = std::mem::take(&mut change.warnings);
-        let shown = self.shown(&served, outcome).await?;
+        let shown = self.shown(&served, outcome, start).await?;
         let mut response = if is_status_only {
             json_response(
                 StatusCode::CREATED,
@@ -274,7 +287,13 @@ impl ApiService {
     /// The change is committed whether or not its client is still connected, so what follows from it must not depend on
     /// the client either: a request whose connection ends is dropped at any point. Hence the separate task, which runs
     /// from this call on, not from when its result is awaited.
-    fn shown(&self, served: &Served, outcome: Outcome) -> impl Future<Output = Result<Shown, ApiError>> + use<> {
+    fn shown(
+        &self,
+        served: &Served,
+        outcome: Outcome,
+        start: Start,
+    ) -> impl Future<Output = Result<Shown, ApiError>> + use<> {
+        let store = self.api.store.clone();
         let settled = match outcome {
             Outcome::Unchanged(object) => Err(Shown::Stored(object)),
             Outcome::Tried(value) => Err(Shown::Value(value)),
@@ -286,9 +305,13 @@ impl ApiService {
                 })
             }
         };
-        async {
+        async move {
             let event = match settled {
-                Err(shown) => return Ok(shown),
+                Err(shown) => {
+                    let settled = store.settle(start).await;
+                    settled.map_err(|error| ApiError::internal(error.to_string()))?;
+                    return Ok(shown);
+                }
                 Ok(Finishing::Here(finished)) => finished.await,
                 Ok(Finishing::Spawned(task)) => task.await.map_err(|error| ApiError::internal(error.to_string()))?,
             };
@@ -297,13 +320,13 @@ impl ApiService {
         }
     }
 
-    async fn delete(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
+    async fn delete(&self, call: &Call, served: Arc<Served>, path: ResourcePath, start: Start) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
         let mut change = self.change(call, served.clone(), path, "delete")?;
         let renderer = self.renderer(call, &served)?;
         let (outcome, gone) = change.delete(&options)?;
         let name = change.name.clone();
-        let shown = self.shown(&served, outcome).await?;
+        let shown = self.shown(&served, outcome, start).await?;
         if gone && !returns_deleted(&served) {
             let uid = meta::uid(&shown.value(&served)).to_owned();
             return Ok(json_response(StatusCode::OK, &deleted_status(&served, &name, &uid)));
@@ -314,7 +337,7 @@ impl ApiService {
         })
     }
 
-    async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath) -> Answer {
+    async fn delete_collection(&self, call: &Call, served: Arc<Served>, path: ResourcePath, start: Start) -> Answer {
         let options = DeleteOptions::parse(&call.json()?, &call.parameters)?;
         let filter = filter_of(call, &served, &path)?;
         let query = PageQuery::all(filter.prefix());
@@ -333,7 +356,7 @@ impl ApiService {
             };
             let mut change = self.change(call, served.clone(), place, "delete")?;
             match change.delete(&options) {
-                Ok((outcome, _)) => settling.push(self.shown(&served, outcome)),
+                Ok((outcome, _)) => settling.push(self.shown(&served, outcome, start)),
                 Err(error) if error.reason == "NotFound" => {}
                 Err(error) => return Err(error),
             }

@@ -614,7 +614,7 @@ fn class(name: &str, rest: Value) -> Value {
     class
 }
 
-/// The first design proposal for delayed binding used another name for the field, and old manifests still use it.
+/// KEP-490 (End to End Zonal Example) uses another name for the field, and old manifests still use it.
 #[tokio::test]
 async fn the_older_name_of_the_binding_mode_counts() {
     let server = Server::builder().build().unwrap();

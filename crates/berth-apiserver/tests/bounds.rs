@@ -306,3 +306,47 @@ async fn answers_that_nobody_reads_are_not_kept() {
     );
     listening.server.shutdown();
 }
+
+#[tokio::test]
+async fn more_pods_than_a_cluster_can_have_are_refused() {
+    let server = server().await;
+    let spec = |counts: Value| {
+        let mut spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"}}});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(counts.as_object().unwrap().clone());
+        json!({"metadata": {"name": "a"}, "spec": spec})
+    };
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let job = |count: &str| {
+        let mut job = spec(json!({count: 1_000_000}));
+        job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+        job["spec"].as_object_mut().unwrap().remove("selector");
+        job
+    };
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    for (path, object, field) in [
+        (deployments, spec(json!({"replicas": 1_000_000})), "spec.replicas"),
+        (jobs, job("parallelism"), "spec.parallelism"),
+        (jobs, job("completions"), "spec.completions"),
+    ] {
+        let (code, status) = ask(&server.service(), "POST", path, object).await;
+        let message = status["message"].as_str().unwrap();
+        assert_eq!(code, 422, "{status}");
+        assert!(message.contains(field) && message.contains("150000"), "{message}");
+    }
+    let (code, made) = ask(
+        &server.service(),
+        "POST",
+        deployments,
+        spec(json!({"replicas": 150_000})),
+    )
+    .await;
+    assert_eq!(code, 201, "{made}");
+    for part in ["", "/scale"] {
+        let more = json!({"spec": {"replicas": 1_000_000}});
+        let (code, status) = patch(&server, &format!("{deployments}/a{part}"), MERGE_PATCH, &more).await;
+        assert_eq!(code, 422, "{status}");
+    }
+}

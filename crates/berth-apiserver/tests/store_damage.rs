@@ -140,3 +140,36 @@ fn a_second_process_is_refused() {
     let second = Store::open(directory.path(), Limits::default());
     assert!(matches!(second, Err(OpenError::Locked { .. })), "{second:?}");
 }
+
+/// Objects of others would be served as our own, secrets and roles included.
+#[cfg(unix)]
+#[test]
+fn a_file_that_others_may_have_written_is_refused() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let refusal = |directory: &Path| match Store::open(directory, Limits::default()) {
+        Err(OpenError::Directory { source, .. }) => source.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let expected = filled(directory.path());
+    let path = directory.path().join("objects.redb");
+    for (mode, accepted) in [(0o600, true), (0o644, true), (0o660, false), (0o602, false)] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        if accepted {
+            let store = Store::open(directory.path(), Limits::default()).unwrap();
+            assert_eq!(everything(&store), expected);
+        } else {
+            let said = refusal(directory.path());
+            assert!(said.contains("objects.redb may be written by others"), "{said}");
+        }
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    for target in [path, elsewhere.path().join("missing")] {
+        let linked = tempfile::tempdir().unwrap();
+        symlink(&target, linked.path().join("objects.redb")).unwrap();
+        let said = refusal(linked.path());
+        assert!(said.contains("is not a regular file"), "{said}");
+    }
+    assert!(!elsewhere.path().join("missing").exists());
+}

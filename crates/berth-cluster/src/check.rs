@@ -8,9 +8,7 @@ use berth_core::api::{DecodeError, LabelSelector, Object, StringMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Maximum number of pods of one workload: the maximum for a whole cluster that Kubernetes supports. More is a typo, and
-/// would exhaust memory before it could be reported.
-pub const PODS_MAX: u32 = 150_000;
+pub use berth_kinds::workload::PODS_MAX;
 
 /// The kinds that create pods or keep their revisions, with their groups.
 const KINDS: [(&str, &str); 7] = [

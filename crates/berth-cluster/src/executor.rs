@@ -134,6 +134,10 @@ impl MemoryCluster {
                 .objects()
                 .pods_using(&claim.namespace, &claim.name)
                 .all(|pod| field::text(pod, "/spec/nodeName").is_empty() || is_shut_down(pod)),
+            Fact::ClaimUnreferenced { claim } => self
+                .objects()
+                .pods_using(&claim.namespace, &claim.name)
+                .all(|pod| is_finished(pod) || is_shut_down(pod)),
         }
     }
 
@@ -142,6 +146,11 @@ impl MemoryCluster {
         let version = found.map_or("", version_of).to_owned();
         carried.versions.insert(key.clone(), version);
     }
+}
+
+/// Whether a pod has finished, successfully or not.
+fn is_finished(pod: &Value) -> bool {
+    matches!(field::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
 /// Whether a pod has stopped on its node: only finalizers keep the object.

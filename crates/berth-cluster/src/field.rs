@@ -4,6 +4,7 @@
 use berth_core::api;
 use berth_core::effect::Merge;
 use berth_core::quantity::Quantity;
+pub use berth_core::time::seconds;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -283,11 +284,6 @@ pub fn difference(before: &Value, after: &Value) -> Option<Value> {
     let gone = old.keys().filter(|key| !new.contains_key(*key));
     changes.extend(gone.map(|key| (key.clone(), Value::Null)));
     (!changes.is_empty()).then_some(Value::Object(changes))
-}
-
-/// A time in the form that objects use: in whole seconds.
-pub fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
 /// A time some seconds later; the maximum time on overflow.

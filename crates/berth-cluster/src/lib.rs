@@ -19,6 +19,7 @@
 pub mod agent;
 pub mod check;
 pub mod class_protection;
+pub mod controllers;
 pub mod disruption;
 pub mod drivers;
 mod eviction;

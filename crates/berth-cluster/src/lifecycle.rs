@@ -10,10 +10,11 @@
 use super::eviction;
 use super::field;
 use super::names::NODE_LEASES;
-use super::objects::View;
+use super::objects::{View, key_for};
 use super::status::{self, Condition, Status};
 use super::step::{self, Step};
 use super::workloads::is_over;
+use berth_core::effect::ObjectKey;
 use berth_core::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,6 +23,22 @@ const SOURCE: &str = "node-controller";
 /// How old a lease may be before its node counts as lost: five renewals, as in Kubernetes.
 const GRACE_SECONDS: i64 = 50;
 const SILENT: &str = "Kubelet stopped posting node status.";
+
+/// The nodes to check when an object was created, changed or deleted (pass its last state). A pod concerns its node only
+/// if the node may send it away.
+#[must_use]
+pub fn concerned(view: &dyn View, object: &Value) -> Option<ObjectKey> {
+    let node = match field::kind(object) {
+        "Node" => field::name(object),
+        "Lease" if field::namespace(object) == NODE_LEASES => field::name(object),
+        "Pod" => {
+            let node = view.get("Node", "", field::text(object, "/spec/nodeName"))?;
+            eviction::sends_away(node).then(|| field::name(node))?
+        }
+        _ => return None,
+    };
+    Some(key_for("Node", "", node))
+}
 
 /// Manages one node. Call it again when its lease, its conditions, its taints or one of its pods changed.
 #[must_use]

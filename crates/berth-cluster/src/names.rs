@@ -1,6 +1,8 @@
 //! The labels and annotations that workload controllers and node agents write or read.
 //!
-//! Those for volume decisions are in [`berth_core::names`].
+//! Those for volume decisions, and those that other crates need too, are in [`berth_core::names`].
+
+pub use berth_core::names::{CONTROLLER_UID, CONTROLLER_UID_LEGACY, JOB_NAME, JOB_NAME_LEGACY, RACK};
 
 /// Label on a pod of a StatefulSet: its own name.
 pub const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
@@ -16,14 +18,6 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Annotation on a Deployment and its ReplicaSets: the revision number.
 pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
-/// Label on the pods of a Job: its name.
-pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// The older twin of [`JOB_NAME`]. Both are written.
-pub const JOB_NAME_LEGACY: &str = "job-name";
-/// Label on the pods of a Job: its uid.
-pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
-/// The older twin of [`CONTROLLER_UID`]. Both are written.
-pub const CONTROLLER_UID_LEGACY: &str = "controller-uid";
 /// Label and annotation on the pods of an indexed Job: their index.
 pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
@@ -38,9 +32,6 @@ pub const START_SECONDS: &str = "berth.dev/start-seconds";
 pub const READY_SECONDS: &str = "berth.dev/ready-seconds";
 /// Annotation on a node: the mode of its agent, see [`super::agent::Mode`].
 pub const AGENT_MODE: &str = "berth.dev/agent";
-
-/// Node label: the rack, unique only within a zone.
-pub const RACK: &str = "topology.berth.dev/rack";
 
 /// The namespace of the nodes' leases.
 pub const NODE_LEASES: &str = "kube-node-lease";

@@ -5,7 +5,7 @@ use berth_core::effect::ObjectKey;
 use berth_kinds::Kind;
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What steps may read. Objects are ordered by namespace and name, so that the same objects give the same effects.
 /// Every object has its `kind` and `apiVersion` (items of a List from an API server do not: add them).
@@ -16,6 +16,13 @@ pub trait View {
     fn of_kind<'a>(&'a self, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
     /// The objects of any kind with this UID as an owner.
     fn dependents<'a>(&'a self, uid: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
+    /// Those of one kind.
+    fn dependents_of_kind<'a>(&'a self, uid: &str, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
+    /// A number that grows with every change of a pod.
+    fn version(&self) -> u64;
+    /// The names of the pods that the StatefulSet with this UID controls, or did, and that changed since a version: some of them more than
+    /// once. `None` if the changes are no longer recorded.
+    fn changed_pods<'a>(&'a self, uid: &str, since: u64) -> Option<Box<dyn Iterator<Item = &'a str> + 'a>>;
     /// The pods that are bound to a node.
     fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a>;
 }
@@ -73,6 +80,21 @@ pub struct Objects {
     pods_by_node: BTreeMap<String, BTreeSet<NamespacedName>>,
     /// Names of pods by namespace and name of a claim.
     pods_by_claim: BTreeMap<NamespacedName, BTreeSet<String>>,
+    /// The latest changes of pods, by the UID of the StatefulSet that controls them.
+    changed_pods: BTreeMap<String, ChangedPods>,
+    version: u64,
+}
+
+/// Maximum number of changes of pods recorded for a StatefulSet. Its controller usually reads them one by one; a few steps create this many.
+const MAX_CHANGES: usize = 1024;
+
+/// The latest changes of a StatefulSet's pods.
+#[derive(Clone, Debug)]
+struct ChangedPods {
+    /// Changes after this version are recorded.
+    since: u64,
+    /// Versions and names of pods.
+    changes: VecDeque<(u64, String)>,
 }
 
 impl Objects {
@@ -86,7 +108,7 @@ impl Objects {
             }
             if is_indexed_alike(known, &object) {
                 *known = object;
-                return;
+                return self.note_change(&key);
             }
         }
         self.remove(&key);
@@ -153,12 +175,59 @@ impl Objects {
     /// Returns a taken object in its new state.
     pub(crate) fn give_back(&mut self, key: &ObjectKey, object: Value) {
         match self.find_mut(key) {
-            Some(place) => *place = object,
+            Some(place) => {
+                *place = object;
+                self.note_change(key);
+            }
             None => self.insert(object),
         }
     }
 
+    /// Records a change of a pod for the StatefulSet that controls it.
+    fn note_change(&mut self, key: &ObjectKey) {
+        if key.kind == "Pod"
+            && let Some(owner) = self.find(key).and_then(field::controller_of)
+        {
+            let uid = field::text(owner, "/uid").to_owned();
+            self.pod_changed(&uid, &key.name);
+        }
+    }
+
+    fn pod_changed(&mut self, owner: &str, name: &str) {
+        self.version += 1;
+        let Some(changed) = self.changed_pods.get_mut(owner) else {
+            return;
+        };
+        if changed.changes.len() == MAX_CHANGES
+            && let Some((version, _)) = changed.changes.pop_front()
+        {
+            changed.since = version;
+        }
+        changed.changes.push_back((self.version, name.to_owned()));
+    }
+
+    /// Records that a pod was added to or removed from the indexes, or a StatefulSet was.
+    fn note_entry(&mut self, key: &ObjectKey, object: &Value, is_added: bool) {
+        match &*key.kind {
+            "Pod" => {
+                if let Some(owner) = field::controller_of(object) {
+                    self.pod_changed(field::text(owner, "/uid"), &key.name);
+                }
+            }
+            "StatefulSet" if is_added => {
+                let (since, changes) = (self.version, VecDeque::new());
+                let changed = ChangedPods { since, changes };
+                self.changed_pods.insert(field::uid(object).to_owned(), changed);
+            }
+            "StatefulSet" => {
+                self.changed_pods.remove(field::uid(object));
+            }
+            _ => {}
+        }
+    }
+
     fn index(&mut self, key: &ObjectKey, object: &Value) {
+        self.note_entry(key, object, true);
         for owner in field::items(object, "/metadata/ownerReferences") {
             let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
             self.dependents.entry(uid).or_default().insert(key.clone());
@@ -175,6 +244,7 @@ impl Objects {
     }
 
     fn unindex(&mut self, key: &ObjectKey, object: &Value) {
+        self.note_entry(key, object, false);
         for owner in field::items(object, "/metadata/ownerReferences") {
             forget(&mut self.dependents, owner["uid"].as_str().unwrap_or_default(), key);
         }
@@ -245,6 +315,27 @@ impl View for Objects {
     fn dependents<'a>(&'a self, uid: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
         let keys = self.dependents.get(uid).into_iter().flatten();
         Box::new(keys.filter_map(|key| self.find(key)))
+    }
+
+    fn dependents_of_kind<'a>(&'a self, uid: &str, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+        let first = key_for(kind, "", "");
+        let kind = first.kind.clone();
+        let keys = self.dependents.get(uid).into_iter();
+        let keys = keys.flat_map(move |keys| keys.range(first.clone()..));
+        Box::new(
+            keys.take_while(move |key| key.kind == kind)
+                .filter_map(|key| self.find(key)),
+        )
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn changed_pods<'a>(&'a self, uid: &str, since: u64) -> Option<Box<dyn Iterator<Item = &'a str> + 'a>> {
+        let changed = self.changed_pods.get(uid).filter(|changed| changed.since <= since)?;
+        let read = changed.changes.partition_point(|(version, _)| *version <= since);
+        Some(Box::new(changed.changes.range(read..).map(|(_, name)| name.as_str())))
     }
 
     fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {

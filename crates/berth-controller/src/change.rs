@@ -1,6 +1,7 @@
 //! Changes to a claim or a volume, and reasons of events.
 
 use berth_core::api::{NodeSelector, ObjectReference};
+use berth_core::effect::Merge;
 use berth_core::names;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -61,6 +62,13 @@ pub enum Change {
         /// The attributes class of the volume: `Some(None)` clears it.
         attributes_class: Option<Option<String>>,
     },
+    /// A claim's condition says whether no pod uses it.
+    ClaimUnused {
+        /// Whether none does.
+        unused: bool,
+        /// Since when, as text.
+        since: String,
+    },
     /// A claim without a class gets the default one.
     AssignClass {
         /// The class.
@@ -96,7 +104,7 @@ impl Change {
     #[must_use]
     pub fn subresource(&self) -> Option<&'static str> {
         match self {
-            Self::VolumePhase { .. } | Self::ClaimStatus { .. } => Some("status"),
+            Self::VolumePhase { .. } | Self::ClaimStatus { .. } | Self::ClaimUnused { .. } => Some("status"),
             Self::ReserveVolume { .. }
             | Self::ReleaseVolume { .. }
             | Self::CompleteClaim { .. }
@@ -110,6 +118,15 @@ impl Change {
         }
     }
 
+    /// How the change is merged with what is there: others set conditions, too.
+    #[must_use]
+    pub fn merge(&self) -> Merge {
+        match self {
+            Self::ClaimUnused { .. } => Merge::Strategic,
+            _ => Merge::Json,
+        }
+    }
+
     /// A short name for logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -119,6 +136,7 @@ impl Change {
             Self::VolumePhase { .. } => "volume_phase",
             Self::CompleteClaim { .. } => "complete_claim",
             Self::ClaimStatus { .. } => "claim_status",
+            Self::ClaimUnused { .. } => "claim_unused",
             Self::AssignClass { .. } => "assign_class",
             Self::AssignProvisioner { .. } => "assign_provisioner",
             Self::SelectNode { .. } => "select_node",
@@ -189,6 +207,7 @@ impl Change {
                 capacity,
                 attributes_class,
             } => claim_status(phase, access_modes.as_deref(), capacity, attributes_class.as_ref()),
+            Self::ClaimUnused { unused, since } => claim_unused(*unused, since),
             Self::AssignClass { class } => json!({"spec": {"storageClassName": class}}),
             Self::AssignProvisioner { provisioner } => json!({"metadata": annotations([
                 (names::STORAGE_PROVISIONER, Some(provisioner.as_str())),
@@ -237,6 +256,15 @@ fn claim_status(
         status.insert("currentVolumeAttributesClassName".to_owned(), json!(class));
     }
     json!({"status": status})
+}
+
+fn claim_unused(unused: bool, since: &str) -> Value {
+    let (status, reason, message) = match unused {
+        true => ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC"),
+        false => ("False", "PodUsingPVC", "A pod is currently referencing this PVC"),
+    };
+    json!({"status": {"conditions": [{"type": names::UNUSED, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since}]}})
 }
 
 fn node_selector(selector: &NodeSelector) -> Value {

@@ -41,15 +41,20 @@ pub use volume::sync_volume;
 
 use berth_core::api::Kind;
 use berth_core::effect::{Effect, ObjectKey};
+use jiff::Timestamp;
 
 /// Runs the step for one key: the claim, volume or pod with that name, if it is known.
 #[must_use]
-pub fn sync(key: &ObjectKey, state: &State, settings: &Settings) -> Vec<Effect> {
+pub fn sync(key: &ObjectKey, state: &State, settings: &Settings, now: Timestamp) -> Vec<Effect> {
     match key.known_kind() {
         Some(Kind::PersistentVolumeClaim) => state.claim(key).map_or_else(Vec::new, |claim| {
             let mut effects = protection::protect_claim(claim, state, settings);
             if effects.is_empty() {
                 effects = sync_claim(claim, state, settings);
+            }
+            // A write triggers this step again: what it leaves is what is reported on.
+            if !effects.iter().any(|effect| matches!(effect, Effect::Patch(_))) {
+                effects.extend(protection::report_use(claim, state, settings, now));
             }
             effects
         }),

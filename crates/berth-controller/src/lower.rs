@@ -4,7 +4,7 @@
 
 use crate::change::{Change, Reason};
 use berth_core::api::{Kind, ObjectMeta};
-use berth_core::effect::{Delete, Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Target, When};
+use berth_core::effect::{Delete, Effect, Event, EventType, Guard, ObjectKey, Patch, Target, When};
 use std::borrow::Cow;
 
 /// The name under which events are reported: the one users know from kube-controller-manager.
@@ -16,7 +16,7 @@ pub(crate) fn write(kind: Kind, metadata: &ObjectMeta, change: &Change) -> Effec
         target: Target::of(kind, metadata),
         guard: Guard::Version,
         subresource: change.subresource(),
-        merge: Merge::Json,
+        merge: change.merge(),
         body: change.merge_patch(),
         name: change.name(),
     })

@@ -1,6 +1,6 @@
 //! Protects claims and volumes in use from deletion, by finalizer.
 //!
-//! A real cluster has its own controllers for this; an embedded one needs them here.
+//! A real cluster has its own controllers for this; an embedded one needs them here. As there, the condition `Unused` of claims is a part of it.
 
 use crate::change::Change;
 use crate::settings::{Protection, Settings};
@@ -9,6 +9,8 @@ use crate::{claim, volume};
 use berth_core::api::{ObjectMeta, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, Fact, ObjectKey};
 use berth_core::names;
+use berth_core::time::seconds;
+use jiff::Timestamp;
 
 /// What the finalizer of an object requires.
 enum Finalizer {
@@ -60,6 +62,27 @@ pub fn protect_claim(object: &PersistentVolumeClaim, state: &State, settings: &S
             ]
         }
     }
+}
+
+/// Reports on a bound claim whether a pod uses it, if that changed. Before a claim is bound, its status changes often enough.
+#[must_use]
+pub fn report_use(object: &PersistentVolumeClaim, state: &State, settings: &Settings, now: Timestamp) -> Vec<Effect> {
+    let is_reported = settings.protection != Protection::Off && settings.claim_unused_since_time;
+    if !is_reported || object.metadata.is_deleting() || object.status.phase != "Bound" {
+        return Vec::new();
+    }
+    let name = claim::key(object);
+    let unused = !state.pods_using(&name).any(|pod| pod.refers_to(object));
+    if object.status.unused == Some(unused) {
+        return Vec::new();
+    }
+    // Watches of claims and pods are not synchronized: a pod that was not seen yet may use the claim.
+    let confirmed = unused.then_some(Effect::Confirm(Fact::ClaimUnreferenced { claim: name }));
+    let since = seconds(now);
+    confirmed
+        .into_iter()
+        .chain([claim::write(object, &Change::ClaimUnused { unused, since })])
+        .collect()
 }
 
 fn is_used_by_pod(object: &PersistentVolumeClaim, state: &State) -> bool {

@@ -48,6 +48,9 @@ pub struct Settings {
     pub zone_upgrade: ZoneUpgrade,
     /// Protect claims and volumes in use from deletion.
     pub protection: Protection,
+    /// Feature gate `PersistentVolumeClaimUnusedSinceTime`: report on bound claims whether a pod uses them. A part of protection: without
+    /// it, nothing is reported.
+    pub claim_unused_since_time: bool,
     /// Create the claims of generic ephemeral volumes. A real cluster has its own controller for this.
     pub ephemeral_claims: bool,
     /// Appended to the event of a claim that waits for its provisioner.
@@ -75,6 +78,7 @@ impl Default for Settings {
             bind_for_placed_pods: true,
             zone_upgrade: ZoneUpgrade::Off,
             protection: Protection::Off,
+            claim_unused_since_time: true,
             ephemeral_claims: false,
             driver_hint: None,
         }

@@ -77,6 +77,12 @@ impl PodUse {
         !self.node_name.is_empty() && !self.metadata.is_shut_down() && self.may_use(claim)
     }
 
+    /// Whether it uses the claim or is going to: it has not finished, wherever it is.
+    #[must_use]
+    pub fn refers_to(&self, claim: &PersistentVolumeClaim) -> bool {
+        !self.terminated && !self.metadata.is_shut_down() && self.may_use(claim)
+    }
+
     /// Whether this pod may use the claim: for an ephemeral volume, only its own.
     #[must_use]
     pub fn may_use(&self, claim: &PersistentVolumeClaim) -> bool {

@@ -1,4 +1,4 @@
-//! The upgrade examples of the volume topology design, in its own YAML.
+//! The upgrade examples of KEP-490 (Zonal PV Upgrade and Downgrade), in its own YAML.
 
 // Test helpers may panic too; the lints exempt only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -207,6 +207,11 @@ pub enum Fact {
         /// The claim.
         claim: ObjectKey,
     },
+    /// No pod that has not finished refers to the claim, with or without a node.
+    ClaimUnreferenced {
+        /// The claim.
+        claim: ObjectKey,
+    },
 }
 
 /// When to look at an object again.

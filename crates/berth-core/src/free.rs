@@ -13,6 +13,7 @@ use crate::model::{AccessModes, ClaimShape, Volume, VolumeId, VolumeMode};
 use crate::nodes::{NodeId, Nodes, SelectorId};
 use crate::ordered::{self, Ordered};
 use crate::places::Places;
+use crate::shelf::Shelf;
 use crate::slots::SlotId;
 use crate::symbols::Symbol;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -59,6 +60,32 @@ impl GroupKey {
     }
 }
 
+/// What volumes of a group have in common, except where they can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeKind {
+    access_modes: AccessModes,
+    volume_mode: VolumeMode,
+    attributes_class: Symbol,
+    labels: Labels,
+}
+
+impl VolumeKind {
+    /// Whether such volumes suit a claim if they are large enough.
+    pub(crate) fn suits(&self, shape: &ClaimShape) -> bool {
+        shape.suits(self.access_modes, self.volume_mode, self.attributes_class) && shape.selects(&self.labels)
+    }
+}
+
+/// Free volumes, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stock {
+    pub(crate) volumes: usize,
+    /// The capacity of the largest.
+    pub(crate) largest: Option<i64>,
+    /// Those that are large enough.
+    pub(crate) fitting: usize,
+}
+
 /// A free volume, ordered by size and then by name, so that the choice does not depend on the order in which volumes
 /// were added.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +99,8 @@ pub(crate) struct FreeVolume {
 struct Group {
     key: GroupKey,
     volumes: Ordered<FreeVolume>,
+    /// Unique for each group, unlike its slot.
+    number: u64,
 }
 
 /// The volumes that successive claims took, in the order of the claims.
@@ -147,6 +176,8 @@ pub(crate) struct FreeVolumes {
     groups: Vec<Group>,
     /// Slots of groups that were dropped.
     unused: Vec<u32>,
+    /// The number of groups so far.
+    numbers: u64,
     group_ids: FxHashMap<GroupKey, u32>,
     by_affinity: FxHashMap<SelectorId, SmallVec<[u32; 1]>>,
     /// How many volumes each driver attaches.
@@ -155,11 +186,12 @@ pub(crate) struct FreeVolumes {
     asked: Vec<Symbol>,
     /// The selectors of groups that changed.
     changes: Journal<SelectorId>,
+    shelf: Shelf,
     sets: MatchSets,
 }
 
 // Leftovers of dropped groups are never compared.
-crate::trace!(FreeVolumes { group_ids, by_driver, asked, sets; groups, unused, by_affinity, changes });
+crate::trace!(FreeVolumes { group_ids, by_driver, asked, sets; groups, unused, numbers, by_affinity, changes, shelf });
 
 impl FreeVolumes {
     pub(crate) fn insert(&mut self, id: VolumeId, volume: &Volume) {
@@ -232,9 +264,11 @@ impl FreeVolumes {
         let group = self.unused.pop().unwrap_or(self.groups.len() as u32);
         self.by_affinity.entry(key.affinity).or_default().push(group);
         self.group_ids.insert(key.clone(), group);
+        self.numbers += 1;
         let empty = Group {
             key,
             volumes: Ordered::default(),
+            number: self.numbers,
         };
         match self.groups.get_mut(group as usize) {
             Some(slot) => *slot = empty,
@@ -254,6 +288,17 @@ impl FreeVolumes {
     /// The selectors of the groups that changed.
     pub(crate) fn changes(&self) -> &Journal<SelectorId> {
         &self.changes
+    }
+
+    /// The selectors of all groups.
+    pub(crate) fn affinities(&self) -> impl Iterator<Item = SelectorId> + '_ {
+        self.by_affinity.keys().copied()
+    }
+
+    /// The numbers of the groups with a selector, which are unique.
+    pub(crate) fn groups_with(&self, affinity: SelectorId) -> impl Iterator<Item = u64> + '_ {
+        let groups = self.by_affinity.get(&affinity).into_iter().flatten();
+        groups.map(|group| self.groups[*group as usize].number)
     }
 
     /// The nodes that can reach a group.
@@ -295,7 +340,7 @@ impl FreeVolumes {
     pub(crate) fn withheld(&self, places: Places<'_>, node: NodeId) -> (usize, usize) {
         let (mut elsewhere, mut full) = (0, 0);
         for group in self.reached(places.nodes, node) {
-            let Group { key, volumes } = &self.groups[group as usize];
+            let Group { key, volumes, .. } = &self.groups[group as usize];
             if !places.nodes.matching(key.zones).contains(node.0) {
                 elsewhere += volumes.len();
             } else if places.full.contains(key.driver, node) {
@@ -303,6 +348,25 @@ impl FreeVolumes {
             }
         }
         (elsewhere, full)
+    }
+
+    /// The stock of a node for claims of a shape, regardless of labels. Costs a lookup for each group of volumes, and not one for each
+    /// volume: a pod with thousands of claims is explained in one go.
+    pub(crate) fn stock(&self, places: Places<'_>, node: NodeId, shape: Option<&ClaimShape>) -> Stock {
+        let mut stock = Stock::default();
+        for group in self.groups_of(places, node).map(|group| &self.groups[group as usize]) {
+            if shape.is_some_and(|shape| !group.key.suits_but_for_labels(shape)) {
+                continue;
+            }
+            stock.volumes += group.volumes.len();
+            stock.largest = stock.largest.max(group.volumes.last().map(|volume| volume.capacity));
+            let request = shape.map_or(0, |shape| shape.request);
+            stock.fitting += match group.volumes.first() {
+                Some(smallest) if smallest.capacity < request => group.volumes.starting_at(&least(request)).count(),
+                _ => group.volumes.len(),
+            };
+        }
+        stock
     }
 
     /// The free volumes that a node can reach and that suit a claim, regardless of size and labels.
@@ -335,6 +399,32 @@ impl FreeVolumes {
             large_enough.take(shapes.len()).collect()
         };
         shapes.iter().map(of_shape).collect()
+    }
+
+    /// The volumes of a group from the smallest to the largest, if they are few, and what they have in common.
+    pub(crate) fn few_in(&self, group: u32) -> Option<(VolumeKind, &[FreeVolume])> {
+        let Group { key, volumes, .. } = self.groups.get(group as usize)?;
+        let kind = VolumeKind {
+            access_modes: key.access_modes,
+            volume_mode: key.volume_mode,
+            attributes_class: key.attributes_class,
+            labels: key.labels.clone(),
+        };
+        Some((kind, volumes.as_list()?))
+    }
+
+    /// The sizes of the volumes that nodes have to themselves.
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// The only group that a node can use, if it is still its own and suits all of these claims.
+    pub(crate) fn own_group(&self, nodes: &Nodes, node: NodeId, shapes: &[ClaimShape]) -> Option<&[FreeVolume]> {
+        let group = self.shelf.group(node)?;
+        let key = &self.groups.get(group as usize)?.key;
+        // The slot may have been given to another group since.
+        nodes.matching(key.affinity).contains(node.0).then_some(())?;
+        self.few_for_all(group, shapes)
     }
 
     /// The volumes of a group from the smallest to the largest, if they are few and suit all of these claims except for
@@ -378,6 +468,9 @@ impl FreeVolumes {
         volume: impl Fn(VolumeId) -> Option<&'a Volume>,
     ) -> Arc<MatchSet> {
         self.ask_for_labels(shapes, volume);
+        let mut shelf = std::mem::take(&mut self.shelf);
+        shelf.refresh(self, places);
+        self.shelf = shelf;
         let mut sets = std::mem::take(&mut self.sets);
         let set = sets.prepare(self, places, shapes);
         self.sets = sets;
@@ -413,6 +506,7 @@ impl FreeVolumes {
 
     fn group_anew<'a>(&mut self, volume: impl Fn(VolumeId) -> Option<&'a Volume>) {
         let ids: Vec<VolumeId> = self.all().map(|volume| volume.id).collect();
+        self.shelf.forget();
         self.groups.clear();
         self.unused.clear();
         self.group_ids.clear();
@@ -513,8 +607,9 @@ mod tests {
                 nodes: &self.nodes,
                 full: &self.full,
             };
-            let set = self.free.prepare(places, &[shape], volume);
-            let found = set.on_node(NodeId(0))[0]?.volume();
+            let shapes = [shape];
+            let set = self.free.prepare(places, &shapes, volume);
+            let found = set.on_node(&self.free, places, NodeId(0), &shapes)[0]?.volume();
             self.volumes.get(found.0).map(|volume| &*volume.name)
         }
     }

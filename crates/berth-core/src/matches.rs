@@ -1,16 +1,19 @@
-//! For each combination of claims that pods use: which free volumes they would get on every node.
+//! For each combination of claims that pods use: how well free volumes would fit on every node, and which ones they would get.
 //!
-//! An answer is computed once and then updated where a group of volumes or a node changed. The cost of a decision
+//! On nodes that have volumes to themselves, only how well they fit is cached ([`Shelf`](crate::shelf::Shelf)). An answer is
+//! computed once and then updated where a group of volumes or a node changed. The cost of a decision
 //! therefore does not grow with the number of volumes, and a thousand similar pods cost little more than one. The
 //! updated nodes are recorded too, for caches that depend on these answers.
 
 use crate::assign::assign;
 use crate::free::{FreeVolume, FreeVolumes};
 use crate::journal::Journal;
+use crate::mask::NodeMask;
 use crate::model::{ClaimShape, VolumeId};
 use crate::nodes::{NodeId, Nodes};
 use crate::places::Places;
 use crate::score::utilization;
+use crate::shelf::{Groups, NOT_ALL, take_in_turn};
 use crate::slots::SlotId;
 use crate::trace::{Marks, Trace};
 use rustc_hash::FxHashMap;
@@ -18,8 +21,8 @@ use smallvec::SmallVec;
 use std::num::NonZero;
 use std::sync::Arc;
 
-/// Maximum total size of the match sets of a class. A set takes 16 bytes per node and claim, so this is room for 80
-/// combinations of one claim on 50,000 nodes, and for some hundred combinations of three on 5,000.
+/// Maximum total size of the match sets of a class. A set takes one byte per node and, if nodes share volumes, 16 bytes per node
+/// and claim: this is room for 80 combinations of one claim on 50,000 nodes, and for some hundred combinations of three on 5,000.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Number of updated nodes that a set records: ten times what usually changes between two uses of a set.
@@ -69,7 +72,8 @@ impl MatchSets {
     pub(crate) fn prepare(&mut self, free: &FreeVolumes, places: Places<'_>, shapes: &[ClaimShape]) -> Arc<MatchSet> {
         self.uses += 1;
         if !self.sets.contains_key(shapes) {
-            self.make_room(bytes(places.nodes, shapes.len()), places.nodes);
+            let width = if free.shelf().is_incomplete() { shapes.len() } else { 0 };
+            self.make_room(bytes(places.nodes.column_length(), width));
         }
         let set = match self.sets.get_mut(shapes) {
             Some(set) => set,
@@ -85,21 +89,22 @@ impl MatchSets {
     }
 
     /// Drops the least recently used sets until there is room for this many bytes.
-    fn make_room(&mut self, wanted: usize, nodes: &Nodes) {
-        let mut held: usize = self.sets.keys().map(|shapes| bytes(nodes, shapes.len())).sum();
+    fn make_room(&mut self, wanted: usize) {
+        let mut held: usize = self.sets.values().map(|set| set.bytes()).sum();
         while held + wanted > MAX_BYTES {
             let oldest = self.sets.iter().min_by_key(|(_, set)| set.used);
-            let Some(oldest) = oldest.map(|(shapes, _)| shapes.clone()) else {
+            let Some((shapes, bytes)) = oldest.map(|(shapes, set)| (shapes.clone(), set.bytes())) else {
                 return;
             };
-            held = held.saturating_sub(bytes(nodes, oldest.len()));
-            self.sets.remove(&oldest);
+            held = held.saturating_sub(bytes);
+            self.sets.remove(&shapes);
         }
     }
 }
 
-fn bytes(nodes: &Nodes, width: usize) -> usize {
-    BYTES_PER_SET + nodes.column_length() * (width * size_of::<Option<Match>>() + size_of::<u8>())
+/// The size of a set for some nodes, with the volumes of so many claims on each.
+fn bytes(nodes: usize, width: usize) -> usize {
+    BYTES_PER_SET + nodes * (width * size_of::<Option<Match>>() + size_of::<u8>())
 }
 
 /// For claims of given shapes and one class: which free volumes they would get on each node.
@@ -107,8 +112,10 @@ fn bytes(nodes: &Nodes, width: usize) -> usize {
 pub(crate) struct MatchSet {
     /// Number of claims.
     width: usize,
-    /// By node and claim: the assigned volume.
+    /// By node and claim: the assigned volume, on nodes that are [noted](Self::noted). Empty if none is.
     by_node: Vec<Option<Match>>,
+    /// The nodes whose assignments are cached. Those of others are looked up.
+    noted: NodeMask,
     /// By node: the percentage of their volumes that the claims request, or [`NOT_ALL`]. Most decisions need no more than this
     /// about most nodes.
     percent: Vec<u8>,
@@ -128,6 +135,7 @@ impl Default for MatchSet {
         Self {
             width: 0,
             by_node: Vec::new(),
+            noted: NodeMask::default(),
             percent: Vec::new(),
             seen: 0,
             nodes_epoch: 0,
@@ -138,9 +146,6 @@ impl Default for MatchSet {
         }
     }
 }
-
-/// Instead of a percentage: some claim finds no volume on the node.
-const NOT_ALL: u8 = u8::MAX;
 
 /// A free volume for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,10 +173,8 @@ impl Match {
     }
 }
 
-/// The groups that a node can reach.
-type Groups = SmallVec<[u32; 4]>;
 /// The volumes for the claims on a node.
-type Matches = SmallVec<[Option<Match>; 4]>;
+pub(crate) type Matches = SmallVec<[Option<Match>; 4]>;
 
 /// What nodes share while a set is built or updated.
 #[derive(Default)]
@@ -180,6 +183,8 @@ struct Shared<'a> {
     smallest: FxHashMap<u32, SmallVec<[SmallVec<[&'a FreeVolume; 1]>; 1]>>,
     /// By groups: what several claims get from them. All nodes of a zone may reach the same groups.
     together: FxHashMap<Groups, Matches>,
+    /// By the number of a list of groups: what claims get from it, and how well it fits.
+    by_list: Vec<Option<(Matches, u8)>>,
 }
 
 impl MatchSet {
@@ -188,15 +193,43 @@ impl MatchSet {
         self.number
     }
 
-    /// The nodes on which the assignment changed.
+    /// The nodes on which verdicts may have changed.
     pub(crate) fn mended(&self) -> &Journal<NodeId> {
         &self.mended
     }
 
-    /// The volumes for the claims on a node, in the order of the shapes.
-    pub(crate) fn on_node(&self, node: NodeId) -> &[Option<Match>] {
-        let first = node.index() * self.width;
-        self.by_node.get(first..first + self.width).unwrap_or(&[])
+    fn bytes(&self) -> usize {
+        let width = if self.by_node.is_empty() { 0 } else { self.width };
+        bytes(self.percent.len(), width)
+    }
+
+    /// The volumes for the claims on a node, in the order of the shapes, which must be those of the set.
+    pub(crate) fn on_node(
+        &self,
+        free: &FreeVolumes,
+        places: Places<'_>,
+        node: NodeId,
+        shapes: &[ClaimShape],
+    ) -> Matches {
+        if self.noted.contains(node) {
+            let first = node.index() * self.width;
+            return self.by_node.get(first..first + self.width).unwrap_or(&[]).into();
+        }
+        if free.is_empty() {
+            return std::iter::repeat_n(None, shapes.len()).collect();
+        }
+        if let Some(volumes) = free.own_group(places.nodes, node, shapes) {
+            return take_in_turn(volumes, shapes)
+                .map(|volume| volume.map(Match::of))
+                .collect();
+        }
+        let groups: Groups = free.groups_of(places, node).collect();
+        Shared::default().assign(free, places.nodes, shapes, groups)
+    }
+
+    /// By node: the percentage of their volumes that the claims ask for, or a larger number where some claim finds none.
+    pub(crate) fn percents(&self) -> &[u8] {
+        &self.percent
     }
 
     /// The percentage of their volumes that the claims ask for on a node where each finds one.
@@ -211,11 +244,18 @@ impl MatchSet {
         self.width = shapes.len();
         self.mended.forget();
         self.by_node.clear();
+        self.noted = NodeMask::default();
         self.percent.clear();
         self.make_room(places.nodes);
         let mut shared = Shared::default();
+        let fits = free.shelf().fits(shapes);
         for node in places.nodes.ids() {
-            self.assign_on(free, places, shapes, node, &mut shared);
+            match fits.percent(node) {
+                Some(percent) => self.percent[node.index()] = percent,
+                None => {
+                    self.assign_on(free, places, shapes, node, &mut shared);
+                }
+            }
         }
         self.read_everything(free, places);
     }
@@ -235,16 +275,24 @@ impl MatchSet {
         let mut affinities: SmallVec<[_; 8]> = affinities.into();
         affinities.sort_unstable();
         affinities.dedup();
-        let mut stale: Vec<NodeId> = [changed, filled].concat();
+        // A mask sorts thousands of nodes faster than they are compared.
+        let mut stale = NodeMask::none(nodes);
+        changed.iter().chain(filled).for_each(|node| stale.insert(*node));
         for affinity in affinities {
-            stale.extend(nodes.matching(affinity).iter().map(NodeId));
+            nodes
+                .matching(affinity)
+                .iter()
+                .for_each(|node| stale.insert(NodeId(node)));
         }
-        stale.sort_unstable();
-        stale.dedup();
         self.make_room(nodes);
         let mut shared = Shared::default();
-        for node in stale {
-            if self.assign_on(free, places, shapes, node, &mut shared) {
+        let fits = free.shelf().fits(shapes);
+        for node in stale.iter() {
+            let changed = match fits.percent(node) {
+                Some(percent) => self.note_percent(node, percent),
+                None => self.assign_on(free, places, shapes, node, &mut shared),
+            };
+            if changed {
                 self.mended.push(node);
             }
         }
@@ -253,8 +301,22 @@ impl MatchSet {
     }
 
     fn make_room(&mut self, nodes: &Nodes) {
-        self.by_node.resize(nodes.column_length() * self.width, None);
+        if !self.by_node.is_empty() {
+            self.by_node.resize(nodes.column_length() * self.width, None);
+        }
         self.percent.resize(nodes.column_length(), NOT_ALL);
+    }
+
+    /// Notes how well claims fit on a node whose volumes are looked up. Returns whether a verdict may have changed.
+    fn note_percent(&mut self, node: NodeId, percent: u8) -> bool {
+        let Some(known) = self.percent.get_mut(node.index()) else {
+            return false;
+        };
+        let before = std::mem::replace(known, percent);
+        let was_noted = self.noted.contains(node);
+        self.noted.remove(node);
+        // Which of the claims find no volume is not known here.
+        before != percent || percent == NOT_ALL || was_noted
     }
 
     /// Marks all changes so far as read.
@@ -264,7 +326,7 @@ impl MatchSet {
         self.full_seen = places.full.changes().next();
     }
 
-    /// Assigns volumes to the claims on a node, and returns whether the assignment changed.
+    /// Assigns volumes to the claims on a node, and returns whether a verdict may have changed.
     fn assign_on<'a>(
         &mut self,
         free: &'a FreeVolumes,
@@ -273,22 +335,58 @@ impl MatchSet {
         node: NodeId,
         shared: &mut Shared<'a>,
     ) -> bool {
-        let groups: Groups = free.groups_of(places, node).collect();
-        let assigned = shared.assign(free, places.nodes, shapes, groups);
+        let found;
+        let list = free.shelf().list(node);
+        let of_list = list.and_then(|list| shared.assign_list(free, places.nodes, shapes, list));
+        let (assigned, percent) = match of_list {
+            Some(of_list) => of_list,
+            None => {
+                let groups: Groups = free.groups_of(places, node).collect();
+                let assigned = shared.assign(free, places.nodes, shapes, groups);
+                found = (percent(shapes, &assigned), assigned);
+                (&found.1, found.0)
+            }
+        };
+        self.by_node.resize(places.nodes.column_length() * self.width, None);
         let first = node.index() * self.width;
         let Some(known) = self.by_node.get_mut(first..first + self.width) else {
             return false;
         };
-        if *known == assigned[..] {
+        let was_noted = self.noted.contains(node);
+        if *known == assigned[..] && was_noted {
             return false;
         }
-        known.copy_from_slice(&assigned);
-        self.percent[node.index()] = percent(shapes, &assigned);
-        true
+        self.noted.grow_to(node);
+        known.copy_from_slice(assigned);
+        let before = std::mem::replace(&mut self.percent[node.index()], percent);
+        // Other volumes that fit as well make no difference, unless their drivers can attach more or fewer.
+        before != percent || percent == NOT_ALL || !was_noted || places.full.is_limited(node)
     }
 }
 
 impl<'a> Shared<'a> {
+    /// The volumes that claims get from the groups of a list, and how well they fit.
+    fn assign_list(
+        &mut self,
+        free: &'a FreeVolumes,
+        nodes: &Nodes,
+        shapes: &[ClaimShape],
+        (list, groups): (u32, &Groups),
+    ) -> Option<(&Matches, u8)> {
+        let at = list as usize;
+        if self.by_list.len() <= at {
+            self.by_list.resize(at + 1, None);
+        }
+        if self.by_list[at].is_none() {
+            let assigned = self.assign(free, nodes, shapes, groups.clone());
+            let percent = percent(shapes, &assigned);
+            self.by_list[at] = Some((assigned, percent));
+        }
+        self.by_list[at]
+            .as_ref()
+            .map(|(assigned, percent)| (assigned, *percent))
+    }
+
     /// The volumes that claims get from some groups.
     fn assign(&mut self, free: &'a FreeVolumes, nodes: &Nodes, shapes: &[ClaimShape], groups: Groups) -> Matches {
         // A node with its own group, such as one with local disks, shares it with no other node.
@@ -298,7 +396,8 @@ impl<'a> Shared<'a> {
             _ => None,
         };
         if let Some(volumes) = own.and_then(|group| free.few_for_all(group, shapes)) {
-            return take_in_turn(volumes, shapes);
+            let volumes = take_in_turn(volumes, shapes);
+            return volumes.map(|volume| volume.map(Match::of)).collect();
         }
         let is_own = own.is_some();
         let is_shared = shapes.len() > 1 && groups.iter().all(in_common);
@@ -329,16 +428,6 @@ impl<'a> Shared<'a> {
         }
         assigned
     }
-}
-
-/// Gives each claim the first volume that is large enough. Both are sorted by size: a volume too small for one claim is too small for the
-/// following ones.
-fn take_in_turn(volumes: &[FreeVolume], shapes: &[ClaimShape]) -> Matches {
-    let mut left = volumes.iter();
-    let taken = shapes
-        .iter()
-        .map(|shape| left.find(|volume| volume.capacity >= shape.request).map(Match::of));
-    taken.collect()
 }
 
 /// The percentage of their volumes that claims request, or [`NOT_ALL`].

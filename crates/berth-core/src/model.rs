@@ -10,6 +10,7 @@ use crate::names;
 use crate::nodes::SelectorId;
 use crate::slots::SlotId;
 use crate::symbols::{Symbol, Symbols};
+use crate::time;
 use crate::trace::{Marks, Trace};
 use std::sync::Arc;
 
@@ -235,9 +236,13 @@ impl ClaimShape {
 
     /// Whether a free volume that a node can reach suits.
     pub(crate) fn is_met_by(&self, volume: &Volume) -> bool {
-        volume.capacity >= self.request
-            && self.suits(volume.access_modes, volume.volume_mode, volume.attributes_class)
-            && self.selects(&volume.labels)
+        volume.capacity >= self.request && self.is_met_if_large(volume)
+    }
+
+    /// Whether a free volume that a node can reach suits, regardless of its size.
+    #[must_use]
+    pub fn is_met_if_large(&self, volume: &Volume) -> bool {
+        self.suits(volume.access_modes, volume.volume_mode, volume.attributes_class) && self.selects(&volume.labels)
     }
 }
 
@@ -359,8 +364,8 @@ pub(crate) fn version_of(metadata: &api::ObjectMeta) -> u64 {
 
 /// When an object was created, in seconds since 1970; 0 if unknown.
 fn created_at(metadata: &api::ObjectMeta) -> i64 {
-    let time = metadata.creation_timestamp.as_deref().unwrap_or_default();
-    time.parse().map_or(0, jiff::Timestamp::as_second)
+    let created = metadata.creation_timestamp.as_deref();
+    created.and_then(time::since_1970).unwrap_or(0)
 }
 
 /// The parts of a volume that do not need the node table.

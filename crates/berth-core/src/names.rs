@@ -12,7 +12,7 @@ pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotation on a claim: the node that the scheduler chose for its first consumer.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The name of [`SELECTED_NODE`] in the first design proposal. Read, never written.
+/// The name of [`SELECTED_NODE`] in KEP-490 (Dynamic Provisioning interface changes). Read, never written.
 pub const SELECTED_NODE_ALPHA: &str = "volume.alpha.kubernetes.io/selectedNode";
 /// Annotation on a claim: the provisioner that should create its volume.
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -33,6 +33,9 @@ pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins
 
 /// The provisioner that provisions nothing: only existing volumes are bound.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// Condition of a claim: whether no pod uses it, and since when.
+pub const UNUSED: &str = "Unused";
 
 /// Finalizer on a claim that a pod still uses.
 pub const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -66,6 +69,16 @@ pub const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.
 pub const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
 /// The namespace of [`DELETION_SECRET_NAME`].
 pub const DELETION_SECRET_NAMESPACE: &str = "volume.kubernetes.io/provisioner-deletion-secret-namespace";
+/// Finalizer on a claim whose volume is being cloned.
+pub const CLONE_PROTECTION: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+/// Finalizer on a snapshot from which a volume is being created.
+pub const SNAPSHOT_PROTECTION: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+/// Annotation on the content of a snapshot: volumes from it may have another volume mode.
+pub const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+/// Annotation on a volume: the secret required to change its attributes.
+pub const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-name";
+/// The namespace of [`MODIFY_SECRET_NAME`].
+pub const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 /// Class parameters and volume attributes with this prefix belong to Kubernetes, not to the driver.
 pub const CSI_PREFIX: &str = "csi.storage.k8s.io/";
 /// The attribute of an inline CSI volume that gives its size, on clusters without a field for it.
@@ -94,11 +107,27 @@ pub const ROLLBACK: &str = "binding.berth.dev/rollback";
 pub const CLEAN: &str = "binding.berth.dev/clean";
 /// Annotation on such a claim: the pod for which it is given back.
 pub const ROLLED_BACK_FOR: &str = "binding.berth.dev/rolled-back-for";
+/// Annotation on a pod that a kubelet runs from a file: nothing else can remove it.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// The pools for classes that have none of their own.
 pub const FALLBACK_CLASS: &str = "<fallback>";
 /// The pools for inline volumes.
 pub const EPHEMERAL_CLASS: &str = "<ephemeral>";
 
+/// Label on the pods of a Job: its name.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// The older twin of [`JOB_NAME`]. Both are written.
+pub const JOB_NAME_LEGACY: &str = "job-name";
+/// Label on the pods of a Job: its uid.
+pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+/// The older twin of [`CONTROLLER_UID`]. Both are written.
+pub const CONTROLLER_UID_LEGACY: &str = "controller-uid";
+
+/// Node label: the rack, unique only within a zone.
+pub const RACK: &str = "topology.berth.dev/rack";
+
+/// What the keys of taints on nodes in trouble start with. Kubernetes adds and removes them.
+pub const NODE_TAINT_PREFIX: &str = "node.kubernetes.io/";
 /// Taint on a cordoned node.
 pub const TAINT_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Taint on a node whose kubelet reports that it is not ready.

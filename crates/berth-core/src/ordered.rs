@@ -72,6 +72,22 @@ impl<T: Ord> Ordered<T> {
         }
     }
 
+    /// The first element.
+    pub(crate) fn first(&self) -> Option<&T> {
+        match self {
+            Self::List(list) => list.first(),
+            Self::Tree(tree) => tree.first(),
+        }
+    }
+
+    /// The last element.
+    pub(crate) fn last(&self) -> Option<&T> {
+        match self {
+            Self::List(list) => list.last(),
+            Self::Tree(tree) => tree.last(),
+        }
+    }
+
     /// All elements, in order.
     pub(crate) fn iter(&self) -> Iter<'_, T> {
         match self {
@@ -131,6 +147,7 @@ mod tests {
             }
             prop_assert_eq!((ordered.len(), ordered.is_empty()), (tree.len(), tree.is_empty()));
             prop_assert!(ordered.iter().eq(&tree));
+            prop_assert_eq!((ordered.first(), ordered.last()), (tree.first(), tree.last()));
             prop_assert!(ordered.as_list().is_none_or(|list| list.iter().eq(&tree)));
             prop_assert!(ordered.starting_at(&first).eq(tree.range(first..)));
         }

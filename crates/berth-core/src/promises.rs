@@ -19,6 +19,14 @@
 //! A driver whose reports do not change when it creates a volume (thin provisioning, or the total instead of the free space)
 //! writes no report. After [`REPORT_DUE_SECONDS`] a volume counts as reported, so that no pod waits forever for space that is
 //! available.
+//!
+//! A scheduler that has just started did not see how reports changed. It judges by when volume and report were written
+//! ([`Report::includes`]). Times are whole seconds, and a report is written a moment after the driver was asked, so a report and a volume of
+//! about the same second say nothing about each other. Such a volume is in **doubt**: the first known report includes it, or a later decrease
+//! will. Decreases settle other volumes first, and the amount in doubt stays subtracted until
+//!
+//! - a decrease is larger than the other volumes explain,
+//! - no volume is left that a report might lack: each is older than the last report, or than [`UNCLEAR_SECONDS`].
 
 use crate::model::{ClaimId, VolumeId};
 use rustc_hash::FxHashMap;
@@ -26,6 +34,10 @@ use std::cmp::Reverse;
 
 /// A volume older than this is included in the current report: drivers are polled at least once a minute.
 pub(crate) const REPORT_DUE_SECONDS: i64 = 60;
+
+/// After a restart, a volume older than this is included in the current report: provisioners ask their driver after each call, and write
+/// the answer within a few seconds if it has changed.
+pub(crate) const UNCLEAR_SECONDS: i64 = 10;
 
 /// A promise that is not fulfilled within this time no longer reserves space: pods wait ten minutes for their volumes.
 pub(crate) const ASKED_MAX_SECONDS: i64 = 600;
@@ -42,19 +54,55 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Whether a report that includes it may still be due.
-    pub(crate) fn is_recent(&self, now: i64) -> bool {
-        (0..REPORT_DUE_SECONDS).contains(&now.saturating_sub(self.created))
+    /// Until when it counts, if its report is due for this long after it was created.
+    fn until(&self, due: i64) -> i64 {
+        self.created.saturating_add(due)
+    }
+}
+
+/// Whether a report includes a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Includes {
+    Yes,
+    No,
+    Unclear,
+}
+
+/// A report about a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// The free space.
+    pub(crate) capacity: i64,
+    /// Its resource version; 0 if unknown.
+    pub(crate) version: u64,
+    /// When it was written, in seconds since 1970.
+    pub(crate) written: Option<i64>,
+}
+
+impl Report {
+    /// Whether it includes a volume, by versions and times.
+    fn includes(&self, made: &Made) -> Includes {
+        match self.written {
+            _ if self.version == 0 => Includes::Yes,
+            Some(written) if written > made.created.saturating_add(1) => Includes::Yes,
+            Some(written) if written.saturating_add(1) < made.created => Includes::No,
+            Some(_) => Includes::Unclear,
+            // The version of a volume is that of its last change, so it tells only of volumes that were last changed before.
+            None if made.version < self.version => Includes::Yes,
+            None => Includes::Unclear,
+        }
     }
 }
 
 /// What was promised to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
-    /// A volume is to be created.
-    Asked { bytes: i64, since: i64 },
+    /// A volume is to be created. All reports since the request are known, or the first known one may be younger.
+    Asked { bytes: i64, since: i64, seen: bool },
     /// The volume exists, and this much of it is not known to be in a report.
     Made { made: Made, open: i64 },
+    /// The volume exists, and the first known report may include it. It has a part in [`Account::doubt`].
+    Unclear { made: Made },
 }
 
 impl Promise {
@@ -62,13 +110,24 @@ impl Promise {
         match self {
             Self::Asked { bytes, .. } => *bytes,
             Self::Made { open, .. } => *open,
+            Self::Unclear { .. } => 0,
         }
     }
 
     fn expires(&self) -> i64 {
         match self {
             Self::Asked { since, .. } => since.saturating_add(ASKED_MAX_SECONDS),
-            Self::Made { made, .. } => made.created.saturating_add(REPORT_DUE_SECONDS),
+            Self::Made { made, .. } => made.until(REPORT_DUE_SECONDS),
+            Self::Unclear { made } => made.until(UNCLEAR_SECONDS),
+        }
+    }
+
+    /// The volume, and how much of it is taken to be in a report.
+    fn settled(&self) -> Option<(&Made, i64)> {
+        match self {
+            Self::Asked { .. } => None,
+            Self::Made { made, open } => Some((made, made.bytes - open)),
+            Self::Unclear { made } => Some((made, made.bytes)),
         }
     }
 }
@@ -76,14 +135,16 @@ impl Promise {
 /// The reports about a pool, and the capacity promised from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// The free space in the last report.
-    capacity: i64,
-    /// The version of the last report with new content.
-    version: u64,
+    /// The last report with new content.
+    report: Report,
+    /// The version of the first known report.
+    first: u64,
     /// Decreases in reports that no volume observed so far accounts for: volumes not observed yet, or other users.
     ahead: i64,
+    /// How much of the volumes that exist may be missing from the last report, in addition to what is open.
+    doubt: i64,
     promises: FxHashMap<ClaimId, Promise>,
-    /// The total of all promises.
+    /// The total of all promises, without doubt.
     promised: i64,
     /// The total of the promises whose volumes are not known to exist.
     asked: i64,
@@ -91,27 +152,44 @@ pub(crate) struct Account {
 
 impl Account {
     /// An account of a pool without promises.
-    pub(crate) fn new(capacity: i64, version: u64) -> Self {
+    pub(crate) fn new(report: Report) -> Self {
         Self {
-            capacity,
-            version,
+            first: report.version,
+            report,
             ..Self::default()
         }
     }
 
     /// The amount to subtract from the last report.
     pub(crate) fn promised(&self) -> i64 {
-        self.promised
+        self.promised.saturating_add(self.doubt)
     }
 
-    /// The part of it that is promised to a claim.
+    /// What is left of the last report.
+    pub(crate) fn room(&self) -> i64 {
+        self.report.capacity.saturating_sub(self.promised())
+    }
+
+    /// How much is promised to a claim.
     pub(crate) fn promised_to(&self, claim: ClaimId) -> i64 {
-        self.promises.get(&claim).map_or(0, Promise::open)
+        match self.promises.get(&claim) {
+            Some(Promise::Unclear { made }) => made.bytes.min(self.doubt),
+            promise => promise.map_or(0, Promise::open),
+        }
     }
 
-    /// Whether the report is older than the volume, judging by versions.
-    pub(crate) fn is_older_than(&self, made: &Made) -> bool {
-        self.version != 0 && self.version < made.version
+    /// Whether a volume whose creation was not observed counts: it may be missing from the report.
+    pub(crate) fn may_lack(&self, made: &Made, now: i64) -> bool {
+        match self.report.includes(made) {
+            Includes::Yes => false,
+            Includes::No => now < made.until(REPORT_DUE_SECONDS),
+            Includes::Unclear => now < made.until(UNCLEAR_SECONDS),
+        }
+    }
+
+    /// Whether all reports since a version are known.
+    pub(crate) fn is_known_since(&self, version: u64) -> bool {
+        version == 0 || self.first < version
     }
 
     /// The claims that hold promises.
@@ -120,21 +198,21 @@ impl Account {
     }
 
     /// Applies a report.
-    pub(crate) fn report(&mut self, capacity: i64, version: u64) {
-        let lower = self.capacity.saturating_sub(capacity);
+    pub(crate) fn report(&mut self, report: Report) {
+        let lower = self.report.capacity.saturating_sub(report.capacity);
         if lower == 0 {
             // Rewritten without a change, it says nothing about recently created volumes.
             return;
         }
-        let previous = std::mem::replace(&mut self.version, version);
-        self.capacity = capacity;
+        let previous = std::mem::replace(&mut self.report, report);
         if lower > 0 {
-            self.ahead = self.ahead.saturating_add(self.settle(lower)).min(self.asked);
+            self.ahead = self.ahead.saturating_add(self.settle(lower));
+            self.explain_ahead();
             return;
         }
         for promise in self.promises.values_mut() {
             if let Promise::Made { made, open } = promise
-                && made.version < previous
+                && made.version < previous.version
             {
                 self.promised -= std::mem::take(open);
             }
@@ -161,34 +239,71 @@ impl Account {
         bytes
     }
 
-    /// A volume is to be created for a claim.
-    pub(crate) fn ask(&mut self, claim: ClaimId, bytes: i64, now: i64) {
+    /// A decrease that neither created nor requested volumes explain is that of a volume in doubt.
+    fn explain_ahead(&mut self) {
+        let unexplained = self.ahead.saturating_sub(self.asked).max(0);
+        self.ahead -= unexplained;
+        self.doubt = self.doubt.saturating_sub(unexplained).max(0);
+    }
+
+    /// Whether time alone may leave more room.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt > 0
+    }
+
+    /// Resolves doubt by time: no more can be missing from the last report than the volumes that are neither older than it, nor old enough to have
+    /// caused another one.
+    pub(crate) fn resolve(&mut self, now: i64) {
+        if self.doubt == 0 {
+            return;
+        }
+        let young = self.young(now).map(|(_, settled)| settled);
+        let most = young.fold(self.ahead, i64::saturating_add);
+        self.doubt = self.doubt.min(most);
+    }
+
+    /// The volumes that may be missing from the last report, and how much of each is taken to be in it.
+    fn young(&self, now: i64) -> impl Iterator<Item = (&Made, i64)> {
+        let settled = self.promises.values().filter_map(Promise::settled);
+        settled
+            .filter(move |(made, _)| now < made.until(UNCLEAR_SECONDS) && self.report.includes(made) != Includes::Yes)
+    }
+
+    /// A volume is to be created for a claim. All reports since were seen, or not.
+    pub(crate) fn ask(&mut self, claim: ClaimId, bytes: i64, now: i64, seen: bool) {
         if !self.promises.contains_key(&claim) {
-            self.set(claim, Some(Promise::Asked { bytes, since: now }));
+            let since = now;
+            self.set(claim, Some(Promise::Asked { bytes, since, seen }));
         }
     }
 
     /// The volume of a claim exists. The last report may already include it, if it was requested by then.
     pub(crate) fn make(&mut self, claim: ClaimId, made: Made) {
-        let mut open = made.bytes;
-        match self.promises.get(&claim) {
-            Some(Promise::Made { .. }) => return,
-            Some(Promise::Asked { .. }) => {
-                let known = self.ahead.min(open);
+        let promise = match self.promises.get(&claim) {
+            Some(Promise::Made { .. } | Promise::Unclear { .. }) => return,
+            Some(Promise::Asked { seen: true, .. }) => {
+                let known = self.ahead.min(made.bytes);
                 self.ahead -= known;
-                open -= known;
+                let open = made.bytes - known;
+                Promise::Made { made, open }
             }
-            None => {}
-        }
-        self.set(claim, Some(Promise::Made { made, open }));
+            Some(Promise::Asked { seen: false, .. }) | None => match self.report.includes(&made) {
+                Includes::No => Promise::Made { made, open: made.bytes },
+                Includes::Yes if self.report.version == self.first => Promise::Made { made, open: 0 },
+                Includes::Yes | Includes::Unclear => {
+                    self.doubt = self.doubt.saturating_add(made.bytes);
+                    Promise::Unclear { made }
+                }
+            },
+        };
+        self.set(claim, Some(promise));
+        self.explain_ahead();
     }
 
     /// The volume that was created for a claim, if it is known.
     pub(crate) fn made_for(&self, claim: ClaimId) -> Option<VolumeId> {
-        match self.promises.get(&claim)? {
-            Promise::Made { made, .. } => Some(made.volume),
-            Promise::Asked { .. } => None,
-        }
+        let (made, _) = self.promises.get(&claim)?.settled()?;
+        Some(made.volume)
     }
 
     fn set(&mut self, claim: ClaimId, promise: Option<Promise>) {
@@ -219,159 +334,18 @@ impl Account {
         self.promises.iter().filter(is_over).map(|(claim, _)| *claim)
     }
 
-    /// When the next promise expires.
-    pub(crate) fn next_end(&self) -> Option<i64> {
-        self.promises.values().map(Promise::expires).min()
+    /// When the promise to a claim expires.
+    pub(crate) fn end_of(&self, claim: ClaimId) -> Option<i64> {
+        self.promises.get(&claim).map(Promise::expires)
+    }
+
+    /// When the next promise expires, or less may be in doubt.
+    pub(crate) fn next_end(&self, now: i64) -> Option<i64> {
+        let promises = self.promises.values().map(Promise::expires);
+        let in_doubt = (self.doubt > 0).then(|| self.young(now).map(|(made, _)| made.until(UNCLEAR_SECONDS)));
+        promises.chain(in_doubt.into_iter().flatten()).min()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slots::{SlotId, Slots};
-    use proptest::prelude::*;
-
-    fn ids(count: usize) -> Vec<SlotId> {
-        let mut slots = Slots::default();
-        (0..count).map(|_| slots.insert(())).collect()
-    }
-
-    fn made(id: SlotId, bytes: i64, version: u64) -> Made {
-        Made {
-            volume: VolumeId(id),
-            bytes,
-            version,
-            created: 0,
-        }
-    }
-
-    /// How much may still be promised.
-    fn room(account: &Account) -> i64 {
-        account.capacity - account.promised()
-    }
-
-    #[test]
-    fn a_report_settles_as_much_as_it_is_lower() {
-        let ids = ids(3);
-        let mut account = Account::new(10, 1);
-        for (id, version) in ids.iter().zip(2..) {
-            account.ask(ClaimId(*id), 2, 0);
-            account.make(ClaimId(*id), made(*id, 2, version));
-        }
-        assert_eq!(room(&account), 4);
-        // The driver was polled after it had created one of them.
-        account.report(8, 9);
-        assert_eq!((room(&account), account.promised()), (4, 4));
-        account.report(4, 10);
-        assert_eq!((room(&account), account.promised()), (4, 0));
-    }
-
-    #[test]
-    fn a_report_that_knows_of_a_volume_first_settles_it_when_it_comes() {
-        let ids = ids(1);
-        let mut account = Account::new(10, 1);
-        account.ask(ClaimId(ids[0]), 2, 0);
-        account.report(8, 2);
-        assert_eq!(room(&account), 6, "somebody else may have taken it");
-        account.make(ClaimId(ids[0]), made(ids[0], 2, 3));
-        assert_eq!(room(&account), 8);
-    }
-
-    #[test]
-    fn what_is_lower_for_other_reasons_is_believed() {
-        let ids = ids(1);
-        let mut account = Account::new(10, 1);
-        account.ask(ClaimId(ids[0]), 2, 0);
-        account.report(3, 2);
-        assert_eq!(room(&account), 1);
-    }
-
-    #[test]
-    fn after_something_was_given_back_the_next_report_settles() {
-        let ids = ids(2);
-        let mut account = Account::new(10, 1);
-        account.make(ClaimId(ids[0]), made(ids[0], 2, 2));
-        account.report(20, 5);
-        assert_eq!(room(&account), 18, "the driver may have been asked before it was made");
-        account.make(ClaimId(ids[1]), made(ids[1], 2, 6));
-        account.report(21, 7);
-        assert_eq!(room(&account), 19);
-    }
-
-    #[test]
-    fn a_report_that_is_written_twice_settles_once() {
-        let ids = ids(2);
-        let mut account = Account::new(10, 1);
-        for (id, version) in ids.iter().zip(2..) {
-            account.make(ClaimId(*id), made(*id, 2, version));
-        }
-        account.report(8, 4);
-        account.report(8, 5);
-        assert_eq!(room(&account), 6);
-    }
-
-    #[test]
-    fn promises_end_when_a_report_must_have_come() {
-        let ids = ids(2);
-        let mut account = Account::new(10, 1);
-        account.ask(ClaimId(ids[0]), 2, 0);
-        account.make(ClaimId(ids[1]), made(ids[1], 2, 2));
-        assert_eq!(account.next_end(), Some(REPORT_DUE_SECONDS));
-        assert_eq!(account.expired(REPORT_DUE_SECONDS - 1).count(), 0);
-        assert_eq!(
-            account.expired(REPORT_DUE_SECONDS).collect::<Vec<_>>(),
-            [ClaimId(ids[1])]
-        );
-        assert_eq!(account.expired(ASKED_MAX_SECONDS).count(), 2);
-    }
-
-    proptest! {
-        /// A driver creates volumes in any order and reports its free space at any time. Each report describes an earlier moment
-        /// than the one at which it is written, but reports never go backwards. However late they are, no more is promised than
-        /// there is; and once everything is reported, no less.
-        #[test]
-        fn what_is_promised_is_there(
-            total in 1..30_i64,
-            steps in proptest::collection::vec((0..4_u8, 1..4_i64, 0..5_usize), 1..60),
-        ) {
-            let ids = ids(60);
-            let mut account = Account::new(total, 1);
-            // The driver's free space after each volume that it created.
-            let mut left = vec![total];
-            let (mut asked, mut unseen) = (Vec::new(), Vec::new());
-            let (mut version, mut reported) = (1, 0);
-            for (number, (what, bytes, pick)) in steps.into_iter().enumerate() {
-                version += 1;
-                match what {
-                    0 if room(&account) >= bytes => {
-                        account.ask(ClaimId(ids[number]), bytes, 0);
-                        asked.push((ids[number], bytes));
-                    }
-                    1 if !asked.is_empty() => {
-                        let (id, bytes) = asked.remove(pick % asked.len());
-                        let now = left[left.len() - 1] - bytes;
-                        prop_assert!(now >= 0, "the driver is asked for more than it has");
-                        left.push(now);
-                        unseen.push((id, bytes));
-                    }
-                    2 if !unseen.is_empty() => {
-                        let (id, bytes) = unseen.remove(0);
-                        account.make(ClaimId(id), made(id, bytes, version));
-                    }
-                    3 => {
-                        reported = reported.max(left.len().saturating_sub(1 + pick));
-                        account.report(left[reported], version);
-                    }
-                    _ => {}
-                }
-            }
-            for (id, bytes) in unseen {
-                version += 1;
-                account.make(ClaimId(id), made(id, bytes, version));
-            }
-            account.report(left[left.len() - 1], version + 1);
-            let open: i64 = asked.iter().map(|(_, bytes)| bytes).sum();
-            prop_assert_eq!(room(&account), left[left.len() - 1] - open);
-        }
-    }
-}
+mod tests;

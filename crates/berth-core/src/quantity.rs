@@ -262,8 +262,9 @@ pub fn canonical(text: &str) -> Option<String> {
         return None;
     }
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
-    if suffix.ends_with('i') && nanos.abs() >= 1024 * NANOS {
-        let (number, power) = largest_power(round_away(nanos, NANOS).into(), 1024, 6);
+    // A binary suffix would lose the fraction of a byte.
+    if suffix.ends_with('i') && nanos.abs() >= 1024 * NANOS && nanos % NANOS == 0 {
+        let (number, power) = largest_power(nanos / NANOS, 1024, 6);
         let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(power)?;
         return Some(format!("{number}{suffix}"));
     }
@@ -366,6 +367,7 @@ mod tests {
             ("1.5Gi", "1536Mi"),
             ("1073741824", "1073741824"),
             ("0.5Ki", "512"),
+            ("13.14Ki", "13455360m"),
             ("0.1", "100m"),
             ("1000m", "1"),
             ("5000", "5k"),

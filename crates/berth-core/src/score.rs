@@ -128,8 +128,8 @@ pub(crate) struct Existing {
 
 impl Existing {
     /// Raises the score of a fit, so that a node where more claims use existing volumes ranks above every node where fewer do,
-    /// and a node where all volumes are new ranks below all of them.
-    pub(crate) fn above_new(self, fit: i64) -> i64 {
+    /// and a node where all volumes are new ranks below all of them: from 0 to `most_of_new`.
+    pub(crate) fn above_new(self, fit: i64, most_of_new: i64) -> i64 {
         if self.optional == 0 {
             return fit;
         }
@@ -137,10 +137,11 @@ impl Existing {
             |count: usize| i64::try_from(count).unwrap_or(i64::MAX / MAX_NODE_SCORE - 1) + i64::from(self.others);
         let (steps, step) = (count(self.optional), count(self.chosen));
         if step == 0 {
-            return 0;
+            return fit * most_of_new / MAX_NODE_SCORE;
         }
-        let below = MAX_NODE_SCORE * (step - 1) / steps;
-        let height = (MAX_NODE_SCORE * step / steps - below - 1).max(0);
+        let range = MAX_NODE_SCORE - most_of_new;
+        let below = most_of_new + range * (step - 1) / steps;
+        let height = (most_of_new + range * step / steps - below - 1).max(0);
         (below + 1 + fit * height / MAX_NODE_SCORE).min(MAX_NODE_SCORE)
     }
 }
@@ -221,14 +222,21 @@ mod tests {
 
     #[test]
     fn more_existing_volumes_are_above_fewer_however_they_fit() {
-        let score = |chosen, optional, others, fit| {
+        let beside = |most_of_new, chosen, optional, others, fit| {
             let existing = Existing {
                 optional,
                 chosen,
                 others,
             };
-            existing.above_new(fit)
+            existing.above_new(fit, most_of_new)
         };
+        assert_eq!(
+            [0, 50, 100].map(|fit| beside(25, 0, 1, false, fit)),
+            [0, 12, 25],
+            "new ones"
+        );
+        assert_eq!([0, 50, 100].map(|fit| beside(25, 1, 1, false, fit)), [26, 63, 100]);
+        let score = |chosen, optional, others, fit| beside(0, chosen, optional, others, fit);
         for fit in [0, 1, 50, 100] {
             assert_eq!(score(0, 0, true, fit), fit, "no claim has a choice");
             assert_eq!(score(1, 1, false, fit), fit.max(1), "one claim has");

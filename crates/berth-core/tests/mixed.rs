@@ -281,7 +281,7 @@ impl World {
             && packs(&sizes, &objects, &mut room)
     }
 
-    /// The most existing volumes on a node and the fewest gibibytes for that number, by brute force.
+    /// The most existing volumes on a node and the fewest gibibytes for that number, existing and new together, by brute force.
     fn best(
         &self,
         claim: usize,
@@ -290,7 +290,8 @@ impl World {
         new: &mut Vec<usize>,
     ) -> Option<(usize, u32)> {
         if claim == self.claims.len() {
-            return self.makeable(new, node).then_some((0, 0));
+            let made = new.iter().map(|claim| self.claims[*claim].gi).sum();
+            return self.makeable(new, node).then_some((0, made));
         }
         new.push(claim);
         let mut best = self.best(claim + 1, node, used, new);
@@ -355,7 +356,8 @@ proptest! {
             let new: Vec<usize> = provisions.iter().map(|claim| number(claim)).collect();
             prop_assert_eq!(bindings.len() + new.len(), world.claims.len());
             prop_assert!(world.makeable(&new, node), "{:?} cannot be made on {}", provisions, name);
-            let gi = taken.iter().map(|volume| world.volumes[*volume].gi).sum::<u32>();
+            let existing = taken.iter().map(|volume| world.volumes[*volume].gi);
+            let gi = existing.chain(new.iter().map(|claim| world.claims[*claim].gi)).sum::<u32>();
             prop_assert_eq!(Some((bindings.len(), gi)), expected, "on {}", name);
         }
     }

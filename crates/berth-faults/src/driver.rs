@@ -66,6 +66,7 @@ impl Driver {
                 attributes: BTreeMap::new(),
             },
             accessible: places(segment),
+            filled: false,
         };
         self.volumes.entry(request.name.clone()).or_insert_with(new).clone()
     }

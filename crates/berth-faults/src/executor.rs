@@ -37,7 +37,8 @@ pub(crate) async fn carry_out(port: &Port, effects: &[Effect]) -> Outcome {
         port,
         is_careless: Cell::new(false),
     };
-    berth_reconcile::carry_out(&hands, effects).await
+    let effects: Vec<Effect> = effects.iter().filter(|one| !hands.forgets(one)).cloned().collect();
+    berth_reconcile::carry_out(&hands, &effects).await
 }
 
 /// One list of effects on its way to the server.
@@ -68,6 +69,17 @@ fn refused(key: &ObjectKey, error: &ApiError) -> Refused {
 impl Hands<'_> {
     fn has(&self, mutation: Mutation) -> bool {
         self.port.has(mutation)
+    }
+
+    /// A bug leaves out this effect.
+    fn forgets(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Confirm(_) if self.has(Mutation::NothingConfirmed) => true,
+            Effect::Confirm(Fact::Unchanged(target)) => {
+                target.key.kind == "PersistentVolume" && self.has(Mutation::PolicyNotConfirmed)
+            }
+            _ => false,
+        }
     }
 
     /// The effect as sent: with its version, and without what a bug forgets.
@@ -147,6 +159,12 @@ impl Server for Hands<'_> {
     async fn is_used(&self, claim: &ObjectKey) -> Result<bool, Refused> {
         let unused = Fact::ClaimUnused { claim: claim.clone() };
         let holds = self.port.holds(unused).await;
+        holds.map(|holds| !holds).map_err(|error| refused(claim, &error))
+    }
+
+    async fn is_referenced(&self, claim: &ObjectKey) -> Result<bool, Refused> {
+        let unreferenced = Fact::ClaimUnreferenced { claim: claim.clone() };
+        let holds = self.port.holds(unreferenced).await;
         holds.map(|holds| !holds).map_err(|error| refused(claim, &error))
     }
 

@@ -7,7 +7,7 @@ use crate::port::Job;
 use crate::world::{Doc, Millis};
 use berth_core::backoff::Backoff;
 use berth_core::dispute::Disputes;
-use berth_core::effect::{Effect, Fact, ObjectKey};
+use berth_core::effect::ObjectKey;
 use berth_provisioner::course::Ended;
 use berth_reconcile::{Answered, Now, Reconciler, Stepped, Ticket};
 use std::collections::BTreeMap;
@@ -98,18 +98,6 @@ fn now(turn: &Turn) -> Now<Duration> {
     }
 }
 
-/// The effects of a list, without what a bug forgets.
-fn mistaken(effects: &[Effect], turn: &Turn) -> Vec<Effect> {
-    let is_forgotten = |effect: &&Effect| match effect {
-        Effect::Confirm(_) if turn.has(Mutation::NothingConfirmed) => true,
-        Effect::Confirm(Fact::Unchanged(target)) => {
-            target.key.kind == "PersistentVolume" && turn.has(Mutation::PolicyNotConfirmed)
-        }
-        _ => false,
-    };
-    effects.iter().filter(|effect| !is_forgotten(effect)).cloned().collect()
-}
-
 impl<S: Steps> Component for Keyed<S> {
     fn take(&mut self, kind: &'static str, news: Vec<News>, _turn: &mut Turn) {
         for one in news {
@@ -142,7 +130,7 @@ impl<S: Steps> Component for Keyed<S> {
             match stepped {
                 Stepped::Told(_) | Stepped::Waits | Stepped::Disputed(..) => {}
                 Stepped::Effects(ticket) => {
-                    let list = mistaken(ticket.effects(), turn);
+                    let list = ticket.effects().to_vec();
                     let id = turn
                         .spawn(|port| async move { Finished::Keyed(Box::new(carry_out(&port, &list).await), None) });
                     self.begin(id, ticket, turn);

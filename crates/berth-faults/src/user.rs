@@ -8,6 +8,7 @@ use berth_cluster::names::{AGENT_MODE, NODE_LEASES};
 use berth_cluster::{field, lifecycle, step};
 use berth_core::effect::{Delete, Effect, Guard, Merge, ObjectKey, Patch, Target};
 use berth_core::names::{BOUND_BY_CONTROLLER, SELECTED_NODE};
+use berth_core::time::micros;
 use serde_json::{Value, json};
 
 /// The effects of a user action. Empty if its target does not exist.
@@ -263,7 +264,7 @@ fn lose(world: &World, node: &ObjectKey) -> Vec<Effect> {
     if !effects.is_empty() && world.find(&lease).is_none() {
         effects.extend(create(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": node.name, "namespace": NODE_LEASES},
-            "spec": {"holderIdentity": node.name, "renewTime": format!("{:.6}", wall(world.now, 0))}})));
+            "spec": {"holderIdentity": node.name, "renewTime": micros(wall(world.now, 0))}})));
     }
     effects
 }
@@ -277,11 +278,7 @@ fn back(world: &World, node: &ObjectKey) -> Vec<Effect> {
     let now = wall(world.now, 0);
     let mut trial = world.cluster.clone();
     let mut effects = patch(world, node, json!({"metadata": {"annotations": {AGENT_MODE: null}}}));
-    effects.extend(patch(
-        world,
-        &lease,
-        json!({"spec": {"renewTime": format!("{now:.6}")}}),
-    ));
+    effects.extend(patch(world, &lease, json!({"spec": {"renewTime": micros(now)}})));
     // What is refused here is also refused by the cluster.
     let _ = trial.carry_out(&effects, now);
     let settings = agent::Settings {

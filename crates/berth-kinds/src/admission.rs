@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use berth_core::time::seconds;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::error::Refusal;
@@ -104,20 +105,13 @@ impl<'a> Admission<'a> {
 
     /// The current time in the form that objects use.
     pub(crate) fn time(&self) -> Value {
-        seconds(self.now)
+        seconds(self.now).into()
     }
 
     /// Whether the object itself is written, not a subresource.
     pub(crate) fn is_whole(&self) -> bool {
         self.subresource.is_empty()
     }
-}
-
-/// A time in the form that objects use: `metav1.Time` has a resolution of seconds.
-pub(crate) fn seconds(time: Timestamp) -> Value {
-    // Truncating to seconds cannot leave the range of timestamps, but the type does not express that.
-    let to_seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
-    time.round(to_seconds).unwrap_or(time).to_string().into()
 }
 
 impl std::fmt::Debug for Admission<'_> {

@@ -4,10 +4,10 @@
 //! The embedded API server and the cluster in memory apply these rules for deletion and garbage collection, each to its
 //! own store.
 
+use berth_core::time::seconds;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::admission::seconds;
 use crate::meta;
 
 /// Finalizer of an object whose dependents are deleted first.
@@ -79,7 +79,7 @@ pub fn mark(
         }
         now.saturating_add(SignedDuration::from_secs(grace))
     };
-    meta::set(object, &TIME, seconds(ends.unwrap_or(now)));
+    meta::set(object, &TIME, seconds(ends.unwrap_or(now)).into());
 }
 
 /// Only a pod that is on a node and has not finished gets a grace period.

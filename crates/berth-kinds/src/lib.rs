@@ -25,7 +25,7 @@ pub mod schema;
 pub mod selector;
 mod storage;
 mod structural;
-mod workload;
+pub mod workload;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

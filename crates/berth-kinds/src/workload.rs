@@ -9,6 +9,10 @@ use crate::meta;
 use crate::pod_spec;
 use crate::selector::LabelSelector;
 
+/// Maximum number of pods of one workload: the maximum for a whole cluster that Kubernetes supports. More is a typo, and
+/// would exhaust memory before it could be reported.
+pub const PODS_MAX: u32 = 150_000;
+
 /// The path of the template in most kinds.
 pub(crate) const TEMPLATE: &[&str] = &["spec", "template"];
 
@@ -79,7 +83,16 @@ pub(crate) fn shown_strategy(strategy: &Value) -> String {
 
 /// Validates the number of replicas.
 pub(crate) fn check_replicas(object: &Value, errors: &mut Vec<FieldError>) {
-    fields::check_count(&object["spec"]["replicas"], "spec.replicas", errors);
+    check_pods(&object["spec"]["replicas"], "spec.replicas", errors);
+}
+
+/// Validates a number of pods. Kubernetes accepts more than [`PODS_MAX`], and then never has them.
+pub fn check_pods(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    fields::check_count(value, field, errors);
+    if value.as_i64().is_some_and(|count| count > i64::from(PODS_MAX)) {
+        let detail = format!("must be less than or equal to {PODS_MAX}, the most pods of a cluster");
+        errors.push(FieldError::invalid(field, value, &detail));
+    }
 }
 
 /// Validates the pod template at a path.

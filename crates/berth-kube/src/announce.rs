@@ -1,4 +1,4 @@
-//! How schedulers announce to volume controllers that they can bind delayed claims.
+//! How schedulers announce which pods they serve, and to volume controllers that they can bind delayed claims.
 //!
 //! If a controller leaves claims to a scheduler that cannot bind them, they remain unbound forever. A scheduler
 //! therefore lists its capabilities in annotations of its lease, and a controller can be configured to delay claims
@@ -22,6 +22,8 @@ use tokio::time::{Instant, sleep};
 pub const COMPONENT: &str = "berth.dev/component";
 /// Annotation of a scheduler's lease: the capabilities of the scheduler, separated by commas.
 pub const CAPABILITIES: &str = "berth.dev/scheduler-capabilities";
+/// Annotation of a scheduler's lease: the values of `schedulerName` that it serves, separated by commas.
+pub const SCHEDULER_NAMES: &str = "berth.dev/scheduler-names";
 /// Annotation of a scheduler's lease: the holder that wrote the others.
 pub const ANNOUNCED_BY: &str = "berth.dev/announced-by";
 /// Annotation of a scheduler's lease: its version.
@@ -31,17 +33,44 @@ pub const DELAYED_BINDING: &str = "delayed-binding";
 
 const SCHEDULER: &str = "scheduler";
 
-/// A scheduler's lease with the annotations that list its capabilities.
+/// A scheduler's lease with the annotations that list its capabilities and the pods that it serves, by `schedulerName`.
 #[must_use]
-pub fn announcing(mut lease: LeaseOptions) -> LeaseOptions {
+pub fn announcing<'n>(mut lease: LeaseOptions, names: impl IntoIterator<Item = &'n str>) -> LeaseOptions {
+    let names: Vec<&str> = names.into_iter().collect();
     lease.labels.insert(COMPONENT.to_owned(), SCHEDULER.to_owned());
     let identity = lease.identity.clone();
     lease.annotations.extend([
         (CAPABILITIES.to_owned(), DELAYED_BINDING.to_owned()),
+        (SCHEDULER_NAMES.to_owned(), names.join(",")),
         (ANNOUNCED_BY.to_owned(), identity),
         (VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
     lease
+}
+
+/// What the holder of a lease announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// It chooses and reserves volumes for delayed claims.
+    pub binds_delayed_claims: bool,
+    /// The values of `schedulerName` that it serves; `None` if it does not list them.
+    pub scheduler_names: Option<Vec<String>>,
+}
+
+impl Announcement {
+    /// What the current holder of a lease announces, if anything.
+    #[must_use]
+    pub fn of(lease: &Value) -> Option<Self> {
+        let annotations = lease.pointer("/metadata/annotations")?;
+        let annotation = |key: &str| annotations.get(key)?.as_str();
+        let list = |key: &str| Some(annotation(key)?.split(',').filter(|one| !one.is_empty()));
+        let holder = lease.pointer("/spec/holderIdentity")?.as_str()?;
+        let mut capabilities = list(CAPABILITIES)?;
+        (!holder.is_empty() && annotation(ANNOUNCED_BY) == Some(holder)).then(|| Self {
+            binds_delayed_claims: capabilities.any(|one| one == DELAYED_BINDING),
+            scheduler_names: list(SCHEDULER_NAMES).map(|names| names.map(str::to_owned).collect()),
+        })
+    }
 }
 
 /// How a controller looks for schedulers.
@@ -70,31 +99,7 @@ impl RequiredScheduler {
 
 #[derive(Deserialize)]
 struct Leases {
-    items: Option<Vec<LeaseObject>>,
-}
-
-#[derive(Deserialize)]
-struct LeaseObject {
-    metadata: LeaseMeta,
-    #[serde(default)]
-    spec: Value,
-}
-
-#[derive(Deserialize)]
-struct LeaseMeta {
-    name: String,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-impl LeaseObject {
-    /// Whether the current holder of the lease announces that it can bind delayed claims.
-    fn announces(&self) -> bool {
-        let annotation = |key: &str| self.metadata.annotations.as_ref().and_then(|all| all.get(key));
-        let capable = annotation(CAPABILITIES).is_some_and(|list| list.split(',').any(|one| one == DELAYED_BINDING));
-        let holder = self.spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
-        capable && holder.is_some() && annotation(ANNOUNCED_BY).map(String::as_str) == holder
-    }
+    items: Option<Vec<Value>>,
 }
 
 /// Tracks whether a scheduler announces that it can bind delayed claims.
@@ -107,14 +112,17 @@ pub(crate) async fn listen(api: Api, required: RequiredScheduler, fact: watch::S
         let failed = leases.is_err();
         match leases {
             Ok(leases) => {
-                for lease in leases.into_iter().filter(LeaseObject::announces) {
-                    let before = seen.insert(lease.metadata.name, lease.spec.clone());
-                    if before.is_some_and(|before| before != lease.spec) {
+                let capable =
+                    |lease: &Value| Announcement::of(lease).is_some_and(|announced| announced.binds_delayed_claims);
+                for lease in leases.into_iter().filter(capable) {
+                    let name = lease["metadata"]["name"].as_str().unwrap_or_default();
+                    let before = seen.insert(name.to_owned(), lease["spec"].clone());
+                    if before.is_some_and(|before| before != lease["spec"]) {
                         heard = Instant::now();
                     }
                 }
             }
-            Err(error) if !failing => tracing::warn!(%error, "cannot listen for schedulers, trying on"),
+            Err(error) if !failing => tracing::warn!(%error, "cannot list the leases of schedulers, retrying"),
             Err(_) => {}
         }
         failing = failed;
@@ -123,13 +131,13 @@ pub(crate) async fn listen(api: Api, required: RequiredScheduler, fact: watch::S
         if changed && announced {
             tracing::info!("a scheduler announces that it can bind delayed claims");
         } else if changed {
-            tracing::warn!("no scheduler announces that it can bind delayed claims: they are bound at once");
+            tracing::warn!("no scheduler announces that it can bind delayed claims: they are bound immediately");
         }
         sleep(required.poll).await;
     }
 }
 
-async fn scheduler_leases(api: &Api, namespace: &str) -> Result<Vec<LeaseObject>, ApiError> {
+async fn scheduler_leases(api: &Api, namespace: &str) -> Result<Vec<Value>, ApiError> {
     let collection = Resource::LEASES.collection(Some(namespace));
     let path = format!(
         "{collection}?labelSelector={}%3D{SCHEDULER}",
@@ -141,4 +149,30 @@ async fn scheduler_leases(api: &Api, namespace: &str) -> Result<Vec<LeaseObject>
         problem: error.to_string(),
     })?;
     Ok(leases.items.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_announcement_counts_for_the_holder_that_wrote_it() {
+        let options = announcing(
+            LeaseOptions::new("kube-system", "berth-scheduler", "me"),
+            ["batch", "web"],
+        );
+        let lease = |holder: &str| json!({"metadata": {"annotations": options.annotations}, "spec": {"holderIdentity": holder}});
+        let announced = Announcement::of(&lease("me")).unwrap();
+        assert!(announced.binds_delayed_claims);
+        assert_eq!(
+            announced.scheduler_names.unwrap(),
+            ["batch".to_owned(), "web".to_owned()]
+        );
+        assert_eq!(Announcement::of(&lease("kube-scheduler-7")), None);
+        assert_eq!(Announcement::of(&lease("")), None);
+        let older = json!({"metadata": {"annotations": {CAPABILITIES: DELAYED_BINDING, ANNOUNCED_BY: "me"}},
+            "spec": {"holderIdentity": "me"}});
+        assert_eq!(Announcement::of(&older).unwrap().scheduler_names, None);
+    }
 }

@@ -336,6 +336,11 @@ impl Api {
         self
     }
 
+    /// Whether writes are allowed: always, or while a lease is held.
+    pub(crate) fn may_write(&self) -> bool {
+        self.gate.is_open()
+    }
+
     /// Sends a request and returns the response body as a stream.
     ///
     /// # Errors
@@ -389,7 +394,7 @@ impl Api {
             path: path.to_owned(),
             source: Box::new(source),
         };
-        if method != Method::GET && !self.gate.is_open() {
+        if method != Method::GET && !self.may_write() {
             return Err(ApiError::NotLeading { path: path.to_owned() });
         }
         let sent = timeout(REQUEST_TIMEOUT, self.client.send(request)).await;

@@ -1,15 +1,20 @@
 //! What the scheduler, the volume controller and a provisioner share: how they start, lead and stop.
 //!
 //! ```text
-//!   endpoint ── leader election ──▶ watches ──▶ inbox ──▶ owner of the state ──▶ API server
+//!   endpoint     watches ──▶ inbox ──▶ owner of the state ──▶ API server
+//!                                        ▲
+//!                leader election ────────┘
 //! ```
+//!
+//! With a warm standby, the owner follows the watches from the start, and acts when it leads. With a cold one, watches are
+//! opened when it leads.
 //!
 //! A component provides the owner of its state and lists the kinds it watches. The first part that ends stops all
 //! others. Nothing is decided here.
 
 use crate::api::Api;
 use crate::clock::Clock;
-use crate::endpoint::{self, Answers, Health, Secured};
+use crate::endpoint::{self, Answers, Health, Secured, Standby};
 use crate::guard::Guard;
 use crate::inbox::{self, Inbox, Scope};
 use crate::lease::{LeaseOptions, lead};
@@ -141,8 +146,9 @@ impl RunMetrics {
 
 /// The single task that owns a component's state.
 pub(crate) trait Owner {
-    /// Works until cancelled, then finishes work in progress.
-    fn run(self, cancel: CancellationToken) -> impl Future<Output = ()> + Send;
+    /// Follows its inbox until cancelled, acts once `leading` is cancelled, and then finishes work in progress. If it stands by cold,
+    /// it leads from the start.
+    fn run(self, leading: CancellationToken, cancel: CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
 /// A component, as its options describe it.
@@ -168,6 +174,11 @@ pub(crate) trait Component: Sized + Send + Sync {
             pod_fields: Self::POD_FIELDS,
             capacity_namespace: None,
         }
+    }
+
+    /// What it does while another replica leads.
+    fn standby(&self) -> Standby {
+        Standby::Cold
     }
 
     /// Its metrics that every component has.
@@ -207,10 +218,12 @@ pub(crate) async fn run<C: Component>(
     open_endpoints(&component, &api, &cancel, &mut tasks).await?;
     let election = process.leader_election.clone();
     let leader = &component.run_metrics().leader;
-    let lead = lead(&api, election, &process.health, leader, &cancel, &mut tasks).await;
+    let standby = component.standby();
+    let lead = lead(&api, election, (&process.health, standby), leader, &cancel, &mut tasks);
     // The lease is released last, also if this future is dropped.
     let _stop_leading = lead.done.clone().drop_guard();
-    if cancel.is_cancelled() {
+    let starts = standby == Standby::Warm || cancel.run_until_cancelled(lead.won.cancelled()).await.is_some();
+    if !starts {
         lead.done.cancel();
         while tasks.join_next().await.is_some() {}
         return Ok(());
@@ -219,7 +232,7 @@ pub(crate) async fn run<C: Component>(
     component.prepare(&api).await;
     let owner = start(api, component, &cancel, &mut tasks);
     tracing::info!("{} started", C::NAME);
-    let mut working = Box::pin(owner.run(cancel.clone()));
+    let mut working = Box::pin(owner.run(lead.won.clone(), cancel.clone()));
     let ended = |part| {
         let component = C::NAME;
         cancel

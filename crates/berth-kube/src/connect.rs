@@ -79,6 +79,16 @@ pub async fn server_of(path: Option<&Path>, context: Option<&str>) -> Result<Str
     Ok(config(path, context).await?.cluster_url.to_string())
 }
 
+/// The name of such a context, if a kubeconfig has one: a pod that reaches its own cluster has no kubeconfig.
+#[must_use]
+pub fn context_of(path: Option<&Path>, context: Option<&str>) -> Option<String> {
+    if let Some(context) = context {
+        return Some(context.to_owned());
+    }
+    let kubeconfig = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok()?;
+    kubeconfig.current_context.filter(|name| !name.is_empty())
+}
+
 async fn config(path: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
     if path.is_none() && context.is_none() {
         let inferred = Config::infer().await;
@@ -97,7 +107,8 @@ async fn config(path: Option<&Path>, context: Option<&str>) -> Result<Config, Co
     chosen.map_err(broken)
 }
 
-fn client(mut config: Config) -> Result<Client, ConnectError> {
+/// A client for a server.
+pub(crate) fn client(mut config: Config) -> Result<Client, ConnectError> {
     // Watches are idle for long periods; they detect a dead connection in their own way.
     config.read_timeout = None;
     // Callers retry: they know whether that is safe and how long the response still matters.

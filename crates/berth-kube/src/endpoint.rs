@@ -4,7 +4,9 @@
 //! Health is always served. A connection carries one request and is closed soon, read or unread; if there are too many,
 //! the oldest is closed and the new one served; and other threads do the component's work.
 
+use crate::crowd::Crowd;
 use crate::guard::Guard;
+use crate::resource::Resource;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -14,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +49,15 @@ const STALE: Duration = Duration::from_secs(60);
 /// Minimum reporting frequency of a state owner.
 pub(crate) const PULSE: Duration = Duration::from_secs(10);
 
+/// What a replica does while another one leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standby {
+    /// It keeps its watches open, so that it can act as soon as it leads. It is ready when it could take over at once.
+    Warm,
+    /// It only watches the lease.
+    Cold,
+}
+
 /// Whether the component is alive and ready, as it reports itself. Clones refer to the same component.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
@@ -57,6 +68,8 @@ pub struct Health {
 #[derive(Debug, Default)]
 struct Told {
     ready: AtomicBool,
+    /// While it does not lead: how it stands by, and whether it could read the lease at the last try.
+    standby: Mutex<Option<(Standby, bool)>>,
     /// Kinds that are not listed yet.
     missing: Mutex<Vec<&'static str>>,
     /// Kinds whose watches fail, and since when.
@@ -73,6 +86,23 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Health {
+    /// The component competes for a lease, which it has not read yet.
+    pub(crate) fn stand_by(&self, standby: Standby) {
+        *lock(&self.told.standby) = Some((standby, false));
+    }
+
+    /// Sets whether the last try to read the lease succeeded, while the component does not lead.
+    pub(crate) fn set_lease_read(&self, read: bool) {
+        if let Some((_, last)) = &mut *lock(&self.told.standby) {
+            *last = read;
+        }
+    }
+
+    /// The component leads.
+    pub(crate) fn end_standby(&self) {
+        *lock(&self.told.standby) = None;
+    }
+
     /// Sets whether the component can do its work.
     pub fn set_ready(&self, ready: bool) {
         self.told.ready.store(ready, Ordering::Relaxed);
@@ -103,10 +133,15 @@ impl Health {
         *lock(&self.told.beat) = beating.then(Instant::now);
     }
 
-    /// Whether the component can do its work.
+    /// Whether the component can do its work, or take over from the replica that leads.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.told.ready.load(Ordering::Relaxed)
+        let ready = self.told.ready.load(Ordering::Relaxed);
+        match *lock(&self.told.standby) {
+            None => ready,
+            Some((Standby::Warm, lease_read)) => ready && lease_read,
+            Some((Standby::Cold, lease_read)) => lease_read,
+        }
     }
 
     /// Whether the component is alive: it renews its lease if it leads, and its state owner does not hang.
@@ -139,11 +174,14 @@ impl Health {
         if self.is_ready() {
             return None;
         }
-        let missing = lock(&self.told.missing).join(", ");
+        let mut missing = lock(&self.told.missing).clone();
+        if matches!(*lock(&self.told.standby), Some((_, false))) {
+            missing.insert(0, Resource::LEASES.kind);
+        }
         Some(if missing.is_empty() {
             "not yet".to_owned()
         } else {
-            format!("not yet read: {missing}")
+            format!("not yet read: {}", missing.join(", "))
         })
     }
 }
@@ -168,13 +206,13 @@ pub(crate) async fn serve_with(
     let spawned = thread.spawn(move || {
         let _ended = ended;
         if let Err(error) = serve_here(listener, &Served { answers, secured }, &stop) {
-            tracing::error!(%error, "the endpoint cannot be served");
+            tracing::error!(%error, "cannot serve the metrics endpoint");
         }
     });
     match spawned {
         // Nothing is ever sent: the channel closes when the thread ends.
         Ok(_) => drop(end.await),
-        Err(error) => tracing::error!(%error, "the endpoint has no thread"),
+        Err(error) => tracing::error!(%error, "cannot start the thread of the metrics endpoint"),
     }
 }
 
@@ -210,31 +248,6 @@ async fn accept(listener: &TcpListener, served: &Served, cancel: &CancellationTo
         // A client that has sent its request is served before the next one is accepted: a burst must not push out a
         // probe unanswered.
         tokio::task::yield_now().await;
-    }
-}
-
-/// A limited number of connections. When it is exceeded, the oldest is closed.
-struct Crowd {
-    max: usize,
-    /// Tokens that close each connection, oldest first. Also cancelled when a connection ends.
-    oldest_first: Mutex<VecDeque<CancellationToken>>,
-}
-
-impl Crowd {
-    fn new(max: usize) -> Self {
-        let oldest_first = Mutex::default();
-        Self { max, oldest_first }
-    }
-
-    fn enter(&self, stay: &CancellationToken) {
-        let mut oldest_first = lock(&self.oldest_first);
-        oldest_first.retain(|stay| !stay.is_cancelled());
-        if oldest_first.len() >= self.max
-            && let Some(oldest) = oldest_first.pop_front()
-        {
-            oldest.cancel();
-        }
-        oldest_first.push_back(stay.clone());
     }
 }
 
@@ -349,7 +362,7 @@ fn response(status: StatusCode, content_type: &'static str, body: String) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::{Health, STALE, STALL};
+    use super::{Health, STALE, STALL, Standby};
     use tokio::time::{Duration, Instant, advance};
 
     #[tokio::test(start_paused = true)]
@@ -382,6 +395,27 @@ mod tests {
         assert_eq!(health.unreadiness().as_deref(), Some("watches fail: Node (for 61 s)"));
         health.set_watching("Node", true);
         assert_eq!(health.unreadiness(), None);
+    }
+
+    #[test]
+    fn a_standby_is_ready_if_it_could_take_over() {
+        let health = Health::default();
+        health.stand_by(Standby::Warm);
+        health.set_missing(vec!["Node"]);
+        assert_eq!(health.unreadiness().as_deref(), Some("not yet read: Lease, Node"));
+        health.set_lease_read(true);
+        assert_eq!(health.unreadiness().as_deref(), Some("not yet read: Node"));
+        health.set_ready(true);
+        assert_eq!(health.unreadiness(), None);
+        health.set_lease_read(false);
+        assert!(!health.is_ready());
+        health.end_standby();
+        assert!(health.is_ready());
+        health.set_ready(false);
+        health.stand_by(Standby::Cold);
+        assert!(!health.is_ready());
+        health.set_lease_read(true);
+        assert!(health.is_ready());
     }
 
     #[test]

@@ -190,6 +190,26 @@ impl Executor {
             Ok(Written::Gone(target.uid.clone()))
         }
     }
+
+    /// The pods in the namespace of a claim.
+    async fn pods_beside(&self, claim: &ObjectKey) -> Result<Vec<Pod>, Refused> {
+        #[derive(Deserialize)]
+        struct Pods {
+            kind: String,
+            items: Option<Vec<Pod>>,
+        }
+        let pods = Resource::of(Kind::Pod);
+        let path = pods.collection(Some(&claim.namespace));
+        let failed = |error: ApiError| refused(claim, pods, &error);
+        let bytes = self.api.get_path(&path).await.map_err(failed)?;
+        let pods = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+        let pods = pods.and_then(|pods: Pods| match pods.kind.as_str() {
+            "PodList" => Ok(pods),
+            kind => Err(format!("the answer is no list of pods but {kind:?}")),
+        });
+        let pods = pods.map_err(|problem| failed(ApiError::Malformed { path, problem }))?;
+        Ok(pods.items.unwrap_or_default())
+    }
 }
 
 impl Server for Executor {
@@ -217,23 +237,13 @@ impl Server for Executor {
     }
 
     async fn is_used(&self, claim: &ObjectKey) -> Result<bool, Refused> {
-        #[derive(Deserialize)]
-        struct Pods {
-            kind: String,
-            items: Option<Vec<Pod>>,
-        }
-        let pods = Resource::of(Kind::Pod);
-        let path = pods.collection(Some(&claim.namespace));
-        let failed = |error: ApiError| refused(claim, pods, &error);
-        let bytes = self.api.get_path(&path).await.map_err(failed)?;
-        let pods = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
-        let pods = pods.and_then(|pods: Pods| match pods.kind.as_str() {
-            "PodList" => Ok(pods),
-            kind => Err(format!("the answer is no list of pods but {kind:?}")),
-        });
-        let pods = pods.map_err(|problem| failed(ApiError::Malformed { path, problem }))?;
-        let mut pods = pods.items.unwrap_or_default().into_iter();
-        Ok(pods.any(|pod| pod.holds_claim(&claim.name)))
+        let pods = self.pods_beside(claim).await?;
+        Ok(pods.iter().any(|pod| pod.holds_claim(&claim.name)))
+    }
+
+    async fn is_referenced(&self, claim: &ObjectKey) -> Result<bool, Refused> {
+        let pods = self.pods_beside(claim).await?;
+        Ok(pods.iter().any(|pod| pod.refers_to_claim(&claim.name)))
     }
 
     fn tell(&self, event: &Event) {

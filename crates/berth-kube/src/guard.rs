@@ -77,7 +77,7 @@ impl Refusal {
     }
 
     fn unknown(problem: &str) -> Self {
-        tracing::warn!(problem, "cannot ask the API server who may read metrics");
+        tracing::warn!(problem, "cannot ask the API server to authorize a metrics request");
         Self {
             code: StatusCode::INTERNAL_SERVER_ERROR,
             text: "the API server could not be asked".to_owned(),

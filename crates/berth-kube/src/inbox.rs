@@ -78,13 +78,8 @@ struct ForwardWhole {
 }
 
 impl Sink<Whole> for ForwardWhole {
-    async fn take(&mut self, mut difference: Difference<Whole>) -> bool {
+    async fn take(&mut self, difference: Difference<Whole>) -> bool {
         let resource = self.resource;
-        for change in &mut difference.changes {
-            if let Change::Applied(whole) = change {
-                whole.say_kind(resource);
-            }
-        }
         self.sender.send(Message { resource, difference }).await.is_ok()
     }
 
@@ -220,7 +215,7 @@ impl<T: Watched> Sink<T> for Forward<T> {
                     namespace,
                     name = of_name,
                     problem,
-                    "set aside an object that cannot be read"
+                    "ignored an object that cannot be read"
                 );
                 Change::Broken { name, problem }
             }

@@ -88,7 +88,7 @@ pub struct Keyed<R: Live> {
 }
 
 impl<R: Live> component::Owner for Keyed<R> {
-    async fn run(self, cancel: CancellationToken) {
+    async fn run(self, _leading: CancellationToken, cancel: CancellationToken) {
         Self::run(self, cancel).await;
     }
 }
@@ -158,7 +158,7 @@ impl<R: Live> Keyed<R> {
         // there.
         let finish = async { while self.workers.join_next().await.is_some() {} };
         if timeout(self.options.grace, finish).await.is_err() {
-            tracing::warn!("effects were left unfinished");
+            tracing::warn!("stopped before all effects were finished");
         }
     }
 
@@ -274,6 +274,6 @@ fn log(key: &ObjectKey, refused: &Refused) {
     if refused.namespace_ends {
         tracing::debug!(%key, %error, "the namespace takes nothing new");
     } else if matches!(error, Refusal::Invalid { .. } | Refusal::Unavailable { .. }) {
-        tracing::warn!(%key, %error, "effects were refused, trying again");
+        tracing::warn!(%key, %error, "writes were refused, retrying");
     }
 }

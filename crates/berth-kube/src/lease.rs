@@ -7,8 +7,9 @@
 //! duration: whatever happens to its requests, it steps down before another one can take over.
 
 use crate::api::{Api, ApiError};
-use crate::endpoint::Health;
+use crate::endpoint::{Health, Standby};
 use crate::resource::Resource;
+use berth_core::time::micros;
 use jiff::Timestamp;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
@@ -21,6 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Timeout for releasing the lease. If that fails, the next leader waits for the lease to expire.
 const RELEASE: Duration = Duration::from_secs(2);
+
+/// Time between getting the lease and acting as the leader. The last writes of a leader that released it may still be on their way to the
+/// watches of its successor. If it crashed instead, they arrived while the lease ran out.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// Whether this replica may write at this moment. Clones refer to the same lease.
 ///
@@ -159,8 +164,9 @@ impl Lease {
         self.gate.clone()
     }
 
-    /// Reports health: a standby replica is ready once it could read the lease, and a leader is alive while it renews.
-    fn telling(mut self, health: &Health) -> Self {
+    /// Reports health: a standby replica is ready only while it can read the lease, and a leader is alive while it renews.
+    fn telling(mut self, health: &Health, standby: Standby) -> Self {
+        health.stand_by(standby);
         self.health = Some(health.clone());
         self
     }
@@ -182,13 +188,13 @@ impl Lease {
                         return;
                     }
                     Ok(Ok(false)) => {}
-                    Ok(Err(error)) if error.is_conflict() => tracing::debug!(%error, "another copy was faster"),
-                    Ok(Err(error)) => tracing::warn!(%error, "could not compete for the lease"),
-                    Err(_) => tracing::warn!("could not compete for the lease: no answer"),
+                    Ok(Err(error)) if error.is_conflict() => tracing::debug!(%error, "another replica was faster"),
+                    Ok(Err(error)) => tracing::warn!(%error, "could not acquire the lease"),
+                    Err(_) => tracing::warn!("could not acquire the lease: no response"),
                 }
                 // A standby replica is ready if it can read the lease.
                 if let Some(health) = &self.health {
-                    health.set_ready(matches!(tried, Ok(Ok(_))));
+                    health.set_lease_read(matches!(tried, Ok(Ok(_))));
                 }
                 sleep(self.options.retry).await;
             }
@@ -242,7 +248,7 @@ impl Lease {
                 // Another replica wrote it: the next try shows who holds it now.
                 Ok(Err(error)) if error.is_conflict() => tracing::debug!(%error, "the lease has changed"),
                 Ok(Err(error)) => tracing::warn!(%error, "could not renew the lease"),
-                Err(_) => tracing::warn!("could not renew the lease: no answer"),
+                Err(_) => tracing::warn!("could not renew the lease: no response"),
             }
         }
     }
@@ -360,6 +366,8 @@ impl Lease {
 /// The tokens of a leadership.
 #[derive(Default)]
 pub(crate) struct Lead {
+    /// Cancelled when this replica begins to lead.
+    pub(crate) won: CancellationToken,
     /// Cancelled when leadership is lost.
     pub(crate) lost: CancellationToken,
     /// To be cancelled when the work is done: until then the lease is renewed, or another replica would start.
@@ -368,11 +376,11 @@ pub(crate) struct Lead {
     pub(crate) gate: Gate,
 }
 
-/// Waits to become the leader, if there is an election.
-pub(crate) async fn lead(
+/// Competes to become the leader in a task, if there is an election.
+pub(crate) fn lead(
     api: &Api,
     election: Option<LeaseOptions>,
-    health: &Health,
+    (health, standby): (&Health, Standby),
     leader: &Gauge,
     cancel: &CancellationToken,
     tasks: &mut JoinSet<&'static str>,
@@ -380,29 +388,34 @@ pub(crate) async fn lead(
     let mut lead = Lead::default();
     let Some(election) = election else {
         leader.set(1);
+        lead.won.cancel();
         return lead;
     };
-    health.set_missing(vec![Resource::LEASES.kind]);
-    let mut lease = Lease::new(api.clone(), election).telling(health);
+    let mut lease = Lease::new(api.clone(), election).telling(health, standby);
     lead.gate = lease.gate();
-    if lease.acquire(cancel).await {
-        tracing::info!("leading");
-        health.set_ready(false);
-        leader.set(1);
-        let (lost, done, leader) = (lead.lost.clone(), lead.done.clone(), leader.clone());
-        tasks.spawn(async move {
-            let given_up = lease.hold(&done).await;
+    let (won, lost, done) = (lead.won.clone(), lead.lost.clone(), lead.done.clone());
+    let (health, leader, cancel) = (health.clone(), leader.clone(), cancel.clone());
+    tasks.spawn(async move {
+        if lease.acquire(&cancel).await {
+            let begin = async {
+                sleep(SETTLE).await;
+                tracing::info!("leading");
+                leader.set(1);
+                health.end_standby();
+                won.cancel();
+            };
+            let (given_up, ()) = tokio::join!(lease.hold(&done), begin);
             leader.set(0);
             if !given_up {
                 lost.cancel();
             }
-            "leader election"
-        });
-    }
+        }
+        "leader election"
+    });
     lead
 }
 
 /// The current time in the format of leases.
 fn micro_time() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    micros(Timestamp::now())
 }

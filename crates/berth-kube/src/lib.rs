@@ -5,7 +5,7 @@
 //!
 //! Map: [`connect`] creates clients; [`api`] sends single requests; [`executor`] carries out effects; [`watch`] follows a kind of object;
 //! [`recorder`] writes events for users; [`lease`] elects a leader; in [`announce`] schedulers announce their capabilities; [`endpoint`] serves
-//! `/metrics`, `/healthz` and `/readyz`; [`component`] starts, leads and stops with all of these; [`keyed`] runs steps for what [`inbox`] delivers:
+//! `/metrics`, `/healthz` and `/readyz` to a [`crowd`]; [`component`] starts, leads and stops with all of these; [`keyed`] runs steps for what [`inbox`] delivers:
 //! [`controller`] and [`provisioner`] run the volume controller and a provisioner, and [`scheduler`] the scheduler.
 
 pub mod announce;
@@ -15,6 +15,7 @@ pub mod clock;
 pub mod component;
 pub mod connect;
 pub mod controller;
+pub mod crowd;
 pub mod endpoint;
 pub mod executor;
 mod guard;

@@ -7,6 +7,7 @@
 use crate::api::Api;
 use crate::resource::Resource;
 use berth_core::effect::{Event, EventType, Target};
+use berth_core::time::seconds;
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use rustc_hash::FxHashMap;
@@ -156,7 +157,7 @@ impl Writer {
             }
         };
         if timeout(DRAIN, drain).await.is_err() {
-            tracing::warn!("events were left unwritten");
+            tracing::warn!("stopped before all events were written");
         }
     }
 
@@ -290,7 +291,7 @@ fn namespace_of(about: &Target) -> &str {
 }
 
 fn time() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    seconds(Timestamp::now())
 }
 
 #[cfg(test)]

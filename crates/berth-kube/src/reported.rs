@@ -66,7 +66,7 @@ impl Known {
             Change::Applied(report) => match self.reported.report(&report.value) {
                 Ok(name) => (String::new(), name.to_owned()),
                 Err(error) => {
-                    tracing::warn!(error, "set aside a report of capacity");
+                    tracing::warn!(error, "ignored an invalid capacity report");
                     return None;
                 }
             },

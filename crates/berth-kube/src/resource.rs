@@ -53,6 +53,23 @@ impl Resource {
         ..Self::grouped("storage.k8s.io", "volumeattributesclasses", "VolumeAttributesClass")
     };
 
+    /// Snapshots of volumes. The cluster has them if a snapshot controller is installed.
+    pub const VOLUME_SNAPSHOTS: Self = Self::grouped("snapshot.storage.k8s.io", "volumesnapshots", "VolumeSnapshot");
+    /// What snapshots are bound to.
+    pub const VOLUME_SNAPSHOT_CONTENTS: Self = Self {
+        namespaced: false,
+        ..Self::grouped(
+            "snapshot.storage.k8s.io",
+            "volumesnapshotcontents",
+            "VolumeSnapshotContent",
+        )
+    };
+    /// Permissions to use objects of another namespace. The cluster has them if the Gateway API is installed.
+    pub const REFERENCE_GRANTS: Self = Self {
+        version: "v1beta1",
+        ..Self::grouped("gateway.networking.k8s.io", "referencegrants", "ReferenceGrant")
+    };
+
     const fn grouped(group: &'static str, plural: &'static str, kind: &'static str) -> Self {
         Self {
             group,
@@ -114,6 +131,9 @@ impl Resource {
             Self::CONTROLLER_REVISIONS,
             Self::LEASES,
             Self::VOLUME_ATTRIBUTES_CLASSES,
+            Self::VOLUME_SNAPSHOTS,
+            Self::VOLUME_SNAPSHOT_CONTENTS,
+            Self::REFERENCE_GRANTS,
         ];
         let other = || others.into_iter().find(|known| known.kind == kind);
         Kind::named(kind).map(Self::of).or_else(other)
@@ -157,6 +177,10 @@ impl Resource {
 pub trait Watchable: DeserializeOwned + Send + 'static {
     /// The object's metadata.
     fn metadata(&self) -> &ObjectMeta;
+
+    /// Called with the resource when the object has been decoded, before the next one is: a list may hold many, so what is not needed
+    /// of them can be dropped here.
+    fn complete(&mut self, _resource: Resource) {}
 }
 
 /// An object of a kind that Berth reads.
@@ -209,18 +233,8 @@ watched!(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whole {
     metadata: ObjectMeta,
-    /// The object. Items of a list have no kind and API version until they are set.
+    /// The object, with kind and API version.
     pub value: Value,
-}
-
-impl Whole {
-    /// Sets kind and API version, which the items of a list lack.
-    pub fn say_kind(&mut self, resource: Resource) {
-        if let Value::Object(fields) = &mut self.value {
-            fields.insert("apiVersion".to_owned(), Value::String(resource.api_version()));
-            fields.insert("kind".to_owned(), Value::String(resource.kind.to_owned()));
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for Whole {
@@ -242,6 +256,14 @@ impl Watchable for Whole {
     /// Name, namespace, UID and version; the rest is in the value.
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
+    }
+
+    /// Sets kind and API version, which the items of a list lack.
+    fn complete(&mut self, resource: Resource) {
+        if let Value::Object(fields) = &mut self.value {
+            fields.insert("apiVersion".to_owned(), Value::String(resource.api_version()));
+            fields.insert("kind".to_owned(), Value::String(resource.kind.to_owned()));
+        }
     }
 }
 

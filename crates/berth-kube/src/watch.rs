@@ -2,7 +2,9 @@
 //!
 //! A watch lists once and then follows changes. When the connection ends it resumes from the last version. When the server no longer has that
 //! version, or refuses to continue for any reason, it lists again and delivers the changes since as one difference. An object that cannot be
-//! decoded is reported and set aside: it neither stops the watch nor counts as deleted.
+//! decoded is reported and ignored: it neither stops the watch nor counts as deleted.
+
+mod pages;
 
 use crate::api::{Api, ApiError, Status};
 use crate::backoff::jittered;
@@ -13,6 +15,7 @@ use bytes::BytesMut;
 use http::Method;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use pages::Pages;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,8 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Page size of a list.
 const PAGE_SIZE: usize = 1000;
-/// A list with more pages is invalid: ten million objects are more than any cluster holds.
-const MAX_PAGES: usize = 10_000;
 /// How long the server keeps a watch open. Below the five minutes after which proxies cut connections.
 const WATCH_SECONDS: u64 = 290;
 /// How long a silent connection is trusted: the server ends it before that, or it is dead.
@@ -398,7 +399,7 @@ impl<T: Watchable> Watcher<T> {
         let kind = self.resource.kind;
         if !std::mem::replace(&mut self.told_absent, true) {
             if error.is_forbidden() {
-                tracing::warn!(kind, %error, "the kind may not be read: going on as if there were no object of it");
+                tracing::warn!(kind, %error, "no permission to read this kind: continuing without its objects");
             } else {
                 tracing::debug!(kind, "the server does not know this kind");
             }
@@ -422,7 +423,7 @@ impl<T: Watchable> Watcher<T> {
         let mut changes = Vec::new();
         let (collection, selector) = (self.collection.clone(), self.selector.clone());
         let mut path = format!("{collection}?limit={PAGE_SIZE}{selector}");
-        let (mut paged, mut restarted, mut pages) = (false, false, 0);
+        let (mut paged, mut restarted, mut pages) = (false, false, Pages::default());
         let version = loop {
             let body = match self.api.get_path(&path).await {
                 // The pages come from one version of the list, which the server keeps only for some minutes. A slower
@@ -430,28 +431,27 @@ impl<T: Watchable> Watcher<T> {
                 Err(error) if error.is_gone() && paged && !restarted => {
                     listed.clear();
                     changes.clear();
-                    (paged, restarted) = (false, true);
+                    (paged, restarted, pages) = (false, true, Pages::default());
                     path = format!("{collection}?{}", selector.trim_start_matches('&'));
                     continue;
                 }
                 body => body?,
             };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| malformed(&path, &error))?;
-            for item in page.items.unwrap_or_default() {
+            let items = page.items.unwrap_or_default();
+            let invalid = |problem: &str| ApiError::Malformed {
+                path: path.clone(),
+                problem: problem.to_owned(),
+            };
+            pages.read(body.len(), items.len()).map_err(invalid)?;
+            for item in items {
                 self.take_listed(item, &mut listed, &mut changes);
             }
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
                 Some(token) => {
                     paged = true;
-                    let next = format!("{collection}?limit={PAGE_SIZE}{selector}&continue={}", escape(&token));
-                    pages += 1;
-                    if next == path || pages > MAX_PAGES {
-                        return Err(ApiError::Malformed {
-                            path: next,
-                            problem: "a list without an end".to_owned(),
-                        });
-                    }
-                    path = next;
+                    pages.proceed(&token).map_err(invalid)?;
+                    path = format!("{collection}?limit={PAGE_SIZE}{selector}&continue={}", escape(&token));
                 }
                 None => break page.metadata.resource_version,
             }
@@ -474,10 +474,11 @@ impl<T: Watchable> Watcher<T> {
 
     fn take_listed(&self, item: &RawValue, listed: &mut Known, changes: &mut Vec<Change<T>>) {
         match decode::<T>(item) {
-            Ok(object) => {
+            Ok(mut object) => {
                 let (name, seen) = seen(object.metadata());
                 self.tell_replaced(&name, &seen.uid, changes);
                 if self.known.get(&name) != Some(&seen) {
+                    object.complete(self.resource);
                     changes.push(Change::Applied(object));
                 }
                 listed.insert(name, seen);
@@ -600,8 +601,9 @@ impl<T: Watchable> Watcher<T> {
                 self.version = Some(version);
                 return;
             }
-            (_, Ok(object)) => {
+            (_, Ok(mut object)) => {
                 let (name, seen) = seen(object.metadata());
+                object.complete(self.resource);
                 (name, seen, Change::Applied(object))
             }
             (_, Err((metadata, problem))) => {

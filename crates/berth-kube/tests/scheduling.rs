@@ -7,11 +7,12 @@ mod common;
 
 use berth_core::api::Kind;
 use berth_kube::component::ProcessOptions;
-use berth_kube::lease::LeaseOptions;
+use berth_kube::endpoint::Health;
+use berth_kube::lease::{Lease, LeaseOptions};
 use berth_kube::resource::Resource;
 use berth_kube::scheduler::{Metrics, Options, RunError, run};
 use berth_kube::{CancellationToken, Client};
-use berth_testing::{Manifest, claim, local_class, node, pod, sized, volume};
+use berth_testing::{Manifest, claim, class, local_class, node, pod, sized, volume};
 use common::gate::{Gate, Verdict};
 use common::{Cluster, eventually};
 use prometheus_client::registry::Registry;
@@ -188,6 +189,86 @@ async fn of_two_behind_one_lease_the_other_goes_on() {
     assert_eq!(metrics.writes(), 1);
 }
 
+/// A second replica through a gate, while a first one leads until the token is cancelled.
+async fn behind_a_leader(cluster: &Cluster, cold_standby: bool) -> (Gate, Scheduler, Health, CancellationToken) {
+    let lease = |identity: &str| LeaseOptions::new("kube-system", "berth-scheduler", identity);
+    let mut first = Lease::new(cluster.api.clone(), lease("first"));
+    let stop = CancellationToken::new();
+    assert!(first.acquire(&stop).await);
+    tokio::spawn({
+        let stop = stop.clone();
+        async move { first.hold(&stop).await }
+    });
+    let (gate, health) = (Gate::new(&cluster.server), Health::default());
+    let options = Options {
+        cold_standby,
+        process: ProcessOptions {
+            leader_election: Some(lease("second")),
+            health: health.clone(),
+            ..ProcessOptions::default()
+        },
+        ..Options::default()
+    };
+    let second = Scheduler::through(Client::new(gate.clone(), "default"), options);
+    eventually("it stands by", || async { health.is_ready() }).await;
+    (gate, second, health, stop)
+}
+
+fn writes(gate: &Gate) -> usize {
+    ["POST ", "PUT ", "PATCH ", "DELETE "]
+        .map(|verb| gate.asked(verb))
+        .iter()
+        .sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_follows_its_watches_and_decides_as_soon_as_it_leads() {
+    let cluster = Cluster::new();
+    for name in ["n1", "n2"] {
+        cluster.create(&node(name)).await;
+    }
+    let (gate, second, health, stop) = behind_a_leader(&cluster, false).await;
+    // A kind that the server does not have is looked for now and then.
+    let lists = || gate.asked("limit=") - gate.asked("csidrivercapacities");
+    let listed = lists();
+    assert!(listed > 0, "it is ready because it has listed everything");
+    cluster.create(&sized("there", 4).on("n1")).await;
+    cluster.create(&sized("waits", 4)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node_of(&cluster, "waits").await, "");
+    assert_eq!(writes(&gate), 0);
+    assert_eq!(second.metrics.pending("active"), 0, "the leader reports it");
+    assert!(health.is_ready() && health.is_healthy());
+    stop.cancel();
+    eventually("it leads", || async { gate.asked("PUT ") > 0 }).await;
+    let leads = tokio::time::Instant::now();
+    wait_for_node(&cluster, "waits").await;
+    assert!(leads.elapsed() < Duration::from_secs(1), "{:?}", leads.elapsed());
+    assert_eq!(
+        node_of(&cluster, "waits").await,
+        "n2",
+        "it saw the pod of the leader on n1"
+    );
+    assert_eq!(lists(), listed, "it listed nothing again");
+    let samples = second.samples();
+    assert!(samples.contains("event=\"PodAdd\"} 1\n"), "{samples}");
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cold_standby_reads_only_the_lease_until_it_leads() {
+    let cluster = Cluster::new();
+    cluster.create(&node("n1")).await;
+    let (gate, second, health, stop) = behind_a_leader(&cluster, true).await;
+    cluster.create(&pod("waits", &[])).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(gate.asked("/api/v1/"), 0);
+    assert!(health.is_ready());
+    stop.cancel();
+    wait_for_node(&cluster, "waits").await;
+    second.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_another_scheduler_are_left_alone() {
     let cluster = Cluster::new();
@@ -278,5 +359,38 @@ async fn pods_that_have_succeeded_are_not_read_and_their_room_is_free() {
         gate.asked("/api/v1/pods?watch=true"),
         gate.asked(&format!("timeoutSeconds=290&{selector}"))
     );
+    scheduler.stop().await;
+}
+
+/// The writes of a decision take turns with those of others. Every write takes a while here, so that those of the first pod would take far longer
+/// than the second one may wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_with_thousands_of_claims_does_not_hold_up_the_next() {
+    const CLAIMS: usize = 4000;
+    const WRITE: &str = "/persistentvolumeclaims/c";
+    let cluster = Cluster::new();
+    cluster.create(&node("n1")).await;
+    cluster.create(&class("remote", "disk.example.com")).await;
+    let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
+    for name in &names {
+        cluster.create(&claim(name, "remote", 1)).await;
+    }
+    let gate = Gate::new(&cluster.server);
+    gate.decide(|asked| match asked.contains(WRITE) {
+        true => Verdict::Slow(Duration::from_millis(50)),
+        false => Verdict::Pass,
+    });
+    let scheduler = Scheduler::through(Client::new(gate.clone(), "default"), Options::default());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    cluster.create(&pod("large", &names)).await;
+    eventually("claims are being written", || async { gate.asked(WRITE) > 0 }).await;
+    cluster.create(&pod("next", &[])).await;
+    wait_for_node(&cluster, "next").await;
+    let written = gate.asked(WRITE);
+    assert!(
+        written < CLAIMS / 2,
+        "{written} claims were written before the next pod was bound"
+    );
+    gate.decide(|_| Verdict::Pass);
     scheduler.stop().await;
 }

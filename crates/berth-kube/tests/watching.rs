@@ -237,6 +237,21 @@ async fn a_long_list_is_read_page_by_page() {
     assert!(asked[1].ends_with("continue=abc%3D%3D"), "{}", asked[1]);
 }
 
+/// A server whose pages lead back to earlier ones is asked again later, and keeps nothing of what it sent.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_goes_in_circles_is_given_up() {
+    let page = |token: &str| {
+        let page = json!({"metadata": {"resourceVersion": "7", "continue": token}, "items": [volume("a", 1)]});
+        (StatusCode::OK, page.to_string())
+    };
+    let asked = check(
+        vec![page("x"), page("y"), page("x"), list(8, &[volume("b", 2)])],
+        &[&["b@2"]],
+    )
+    .await;
+    assert!(!asked[3].contains("continue="), "{asked:?}");
+}
+
 /// A server that forgets every list before its second page is asked again later, and not in a loop.
 #[tokio::test(start_paused = true)]
 async fn a_list_whose_pages_are_always_gone_begins_anew_after_a_while() {

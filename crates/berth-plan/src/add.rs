@@ -3,6 +3,7 @@
 use crate::candidate::{Candidate, Cost};
 use crate::disks::{self, DiskKind};
 use crate::item::{Item, cost, nodes, with_items};
+use crate::mixed::Mixed;
 use crate::need::{Need, Needs, useful};
 use crate::oracle::{Halt, Oracle, Played};
 use crate::search::Search;
@@ -50,7 +51,7 @@ pub struct AddAnswer {
     pub before: Played,
     /// What to add; `None` if nothing helps.
     pub addition: Option<Addition>,
-    /// The minimum cost of any addition of nodes that helps as many pods.
+    /// The minimum cost of any addition of nodes that helps as many pods; without an addition, of nodes that help all pods.
     pub at_least: Cost,
     /// The minimum number of nodes of any such addition, and the need it results from.
     pub least_nodes: (usize, Option<Need>),
@@ -75,9 +76,9 @@ impl AddAnswer {
 /// Finds what to add so that everything runs.
 ///
 /// # Errors
-/// If time ran out before anything was known, or an object cannot be created.
+/// If an object cannot be created.
 pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Result<AddAnswer, Halt> {
-    let before = oracle.play(objects.to_vec())?;
+    let before = oracle.play_first(objects.to_vec())?;
     let mut answer = AddAnswer {
         left: before.standing.waiting.clone(),
         before,
@@ -87,12 +88,23 @@ pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Resul
         least_disks: None,
         time_up: false,
     };
-    if answer.before.standing.unrun == 0 {
+    if answer.before.is_at_rest && answer.before.standing.unrun == 0 {
         return Ok(answer);
     }
-    match look_for(oracle, objects, offers, &mut answer) {
+    let result = match answer.before.is_at_rest {
+        true => look_for(oracle, objects, offers, &mut answer),
+        false => Err(Halt::TimeUp),
+    };
+    match result {
         Err(Halt::TimeUp) => answer.time_up = true,
         result => result?,
+    }
+    if answer.time_up && answer.addition.is_none() {
+        // What the pods that exist by now need is needed in any case.
+        let needs = Needs::of_all_pods(objects, &answer.before, &offers.nodes);
+        let (least, need) = needs.least_nodes();
+        answer.least_nodes = (least, need.cloned());
+        (answer.at_least, _) = needs.least_cost(&offers.nodes);
     }
     if let Some(addition) = &answer.addition {
         answer.left.clone_from(&addition.after.standing.waiting);
@@ -108,61 +120,62 @@ pub fn add(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers) -> Resul
 fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer: &mut AddAnswer) -> Result<(), Halt> {
     let unrun = answer.before.standing.unrun;
     // With plenty of everything, the pods that still wait need something else.
-    let all = with_items(objects, &nodes(objects, &offers.nodes, &plenty(&offers.nodes, unrun)));
-    let with_plenty = oracle.play(all)?;
+    let plenty = nodes(objects, &offers.nodes, &plenty(&offers.nodes, unrun));
+    let with_plenty = oracle.play(with_items(objects, &plenty))?;
     let goal = with_plenty.standing.unrun;
     answer.left.clone_from(&with_plenty.standing.waiting);
-    let mut best: Option<Vec<Item>> = None;
-    let mut bound = Cost(0);
+    let mut best = Best {
+        items: None,
+        left: goal.min(unrun - 1),
+    };
     // Additions without nodes are cheaper, and may help where nodes do not.
-    let mut enough = goal.min(unrun - 1);
-    if let Some((items, left)) = disks::disks(oracle, objects, &answer.before, offers.disks.as_deref(), enough)? {
-        enough = left;
-        best = Some(items);
+    let disks = offers.disks.as_deref();
+    if let Some((items, left)) = disks::disks(oracle, objects, objects, &answer.before, disks, best.left)? {
+        best = Best {
+            items: Some(items),
+            left,
+        };
     }
-    let capacity = match offers.capacity {
-        true => storage::capacity(oracle, objects, &answer.before, enough),
-        false => Ok(None),
-    };
-    let capacity = match capacity {
-        Err(Halt::TimeUp) if best.is_some() => {
-            answer.time_up = true;
-            None
-        }
-        capacity => capacity?,
-    };
-    if let Some(items) = capacity
-        && best.as_ref().is_none_or(|best| cost(&items) < cost(best))
-    {
-        best = Some(items);
-    }
+    let result = best.grow_pools(oracle, objects, offers, &answer.before);
+    best.keep(result, &mut answer.time_up)?;
+    let mut bound = Cost(0);
     // Disks may help pods that no node helps.
-    if goal < unrun && goal <= enough {
+    if goal < unrun && goal <= best.left {
         let candidates = useful(objects, &with_plenty, &offers.nodes);
-        let needs = Needs::of(objects, &with_plenty, &candidates);
+        let needs = Needs::of(objects, &with_plenty, &candidates).of_candidates();
         let (least, need) = needs.least_nodes();
         (bound, _) = needs.least_cost(&candidates);
-        let below = best.as_deref().map(cost);
+        let below = best.items.as_deref().map(cost);
         let mut check = |items: &[Item]| Ok(oracle.play(with_items(objects, items))?.standing.unrun);
         let mut search = Search::new(objects, &candidates, &needs, goal, &mut check);
         let mut found = search.run(below)?;
-        if found.counts.is_none() && best.is_none() && !found.time_up {
+        if found.counts.is_none() && best.items.is_none() && !found.time_up {
             // There may not be enough of a kind: then help as many pods as possible.
             found = search.run_within_limits(unrun)?;
-            enough = search.goal();
+            best.left = search.goal();
         }
-        if enough == 0 {
+        if best.left == 0 {
             answer.at_least = found.at_least;
             answer.least_nodes = (least, need.cloned());
         }
         answer.time_up |= found.time_up;
         if let Some(counts) = found.counts {
-            best = Some(nodes(objects, &candidates, &counts));
+            best.items = Some(nodes(objects, &candidates, &counts));
         }
     }
-    if let Some(items) = best {
+    if !answer.time_up {
+        let mixed = Mixed {
+            objects,
+            offers,
+            plenty: &plenty,
+        };
+        let result = best.mix(oracle, &mixed);
+        best.keep(result, &mut answer.time_up)?;
+    }
+    let left = best.left;
+    if let Some(items) = best.items {
         let count = items.len();
-        let addition = settle(oracle, objects, items, enough, &mut answer.time_up)?;
+        let addition = settle(oracle, objects, items, left, &mut answer.time_up)?;
         if addition.items.len() < count {
             // It matters which of several equivalent nodes is left out: the tries prove less than they seemed to.
             answer.at_least = answer.at_least.min(bound);
@@ -170,6 +183,72 @@ fn look_for(oracle: &mut Oracle<'_>, objects: &[Value], offers: &Offers, answer:
         answer.addition = Some(addition);
     }
     Ok(())
+}
+
+/// The best addition found so far.
+struct Best {
+    items: Option<Vec<Item>>,
+    /// How many pods it leaves, or may leave.
+    left: usize,
+}
+
+impl Best {
+    /// Time that runs out ends the search, and leaves what is known.
+    fn keep(&self, result: Result<(), Halt>, time_up: &mut bool) -> Result<(), Halt> {
+        match result {
+            Err(Halt::TimeUp) if self.items.is_some() => {
+                *time_up = true;
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Tries more capacity in storage pools.
+    fn grow_pools(
+        &mut self,
+        oracle: &mut Oracle<'_>,
+        objects: &[Value],
+        offers: &Offers,
+        before: &Played,
+    ) -> Result<(), Halt> {
+        if offers.capacity
+            && let Some(items) = storage::capacity(oracle, objects, before, self.left)?
+            && self.items.as_ref().is_none_or(|best| cost(&items) < cost(best))
+        {
+            self.items = Some(items);
+        }
+        Ok(())
+    }
+
+    /// Tries nodes and disks together: for pods that neither alone helps, and instead of nodes that are there only for their disks.
+    fn mix(&mut self, oracle: &mut Oracle<'_>, mixed: &Mixed<'_>) -> Result<(), Halt> {
+        let Some(items) = self.items.clone() else {
+            // Neither helps alone.
+            if let Some(disks) = mixed.disks_beside_plenty(oracle, self.left)?
+                && let Some((items, left)) = mixed.nodes_too(oracle, &disks, self.left + 1)?
+            {
+                (self.items, self.left) = (Some(items), left);
+            }
+            return Ok(());
+        };
+        if self.left > 0 {
+            let more = match items.iter().all(Item::is_node) {
+                true => mixed.disks_too(oracle, &items, self.left)?,
+                false => mixed.nodes_too(oracle, &items, self.left)?,
+            };
+            if let Some((items, left)) = more {
+                (self.items, self.left) = (Some(items), left);
+            }
+        }
+        let items = self.items.clone().unwrap_or_default();
+        if items.iter().any(Item::is_node)
+            && let Some(cheaper) = mixed.fewer_nodes(oracle, &items, self.left, cost(&items))?
+        {
+            self.items = Some(cheaper);
+        }
+        Ok(())
+    }
 }
 
 /// More of every candidate than pods could need, ignoring limits.

@@ -6,7 +6,7 @@
 use crate::template::{Supply, Template};
 use berth_cluster::simulation::zone_of;
 use berth_cluster::{View, field};
-use berth_core::names::{HOSTNAME, REGION, REGION_BETA, ZONE, ZONE_BETA};
+use berth_core::names::{HOSTNAME, NODE_TAINT_PREFIX, REGION, REGION_BETA, ZONE, ZONE_BETA};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,7 +188,7 @@ fn shape(view: &dyn View, node: &Value) -> String {
     let pools: BTreeSet<&String> = supply.pools.iter().map(|(class, _)| class).collect();
     let taints = field::items(node, "/spec/taints")
         .iter()
-        .filter(|taint| !field::text(taint, "/key").starts_with("node.kubernetes.io/"));
+        .filter(|taint| !field::text(taint, "/key").starts_with(NODE_TAINT_PREFIX));
     let taints: Vec<&Value> = taints.collect();
     json!({"resources": supply.resources, "disks": supply.disks, "pools": pools, "labels": labels, "taints": taints,
         "drivers": drivers})

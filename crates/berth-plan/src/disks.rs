@@ -68,14 +68,15 @@ struct Offer {
     before: usize,
 }
 
-/// Disks that leave at most this many pods without a node, if disks alone are sufficient, and how many they leave. If
-/// disks are given, only those can be bought.
+/// Disks that leave at most this many pods without a node, if disks alone are sufficient, and how many they leave. They are for the nodes
+/// among `hosts`. If disks are given, only those can be bought.
 ///
 /// # Errors
 /// If time ran out before any were found, or an object cannot be created.
 pub(crate) fn disks(
     oracle: &mut Oracle<'_>,
     objects: &[Value],
+    hosts: &[Value],
     before: &Played,
     given: Option<&[DiskKind]>,
     goal: usize,
@@ -94,8 +95,8 @@ pub(crate) fn disks(
             })
             .collect(),
     };
-    let is_open = |node: &&Value| !field::flag(node, "/spec/unschedulable");
-    let nodes: Vec<&Value> = view.of_kind("Node").filter(is_open).collect();
+    let is_open = |object: &&Value| field::kind(object) == "Node" && !field::flag(object, "/spec/unschedulable");
+    let nodes: Vec<&Value> = hosts.iter().filter(is_open).collect();
     if kinds.is_empty() || nodes.is_empty() {
         return Ok(None);
     }

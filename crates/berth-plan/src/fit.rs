@@ -192,16 +192,20 @@ pub struct Fit {
 /// Finds how many more replicas fit.
 ///
 /// # Errors
-/// If time ran out before anything was known, or an object cannot be created.
+/// If an object cannot be created.
 pub fn fit(oracle: &mut Oracle<'_>, objects: &[Value], subject: &Subject) -> Result<Fit, Halt> {
+    let before = oracle.play_first(subject.added_to(objects, 0))?;
     let mut with = |count: usize| oracle.play(subject.added_to(objects, count));
     let mut found = Fit {
         fits: 0,
         with_all: None,
         with_one_more: None,
-        before: with(0)?,
-        time_up: false,
+        time_up: !before.is_at_rest,
+        before,
     };
+    if found.time_up {
+        return Ok(found);
+    }
     let allowed = found.before.standing.unrun;
     let mut too_many: Option<usize> = None;
     // Likely numbers, the most likely last.

@@ -77,8 +77,19 @@ impl Needs {
     /// Computes them from a cluster in which all desired pods exist, and from its initial objects.
     #[must_use]
     pub(crate) fn of(objects: &[Value], played: &Played, candidates: &[Candidate]) -> Self {
+        // A pod without a node even here needs something that nodes do not provide.
+        Self::of_pods(objects, played, candidates, false)
+    }
+
+    /// Computes those that must be met for every existing pod to run, in a cluster that may not have come to rest.
+    #[must_use]
+    pub(crate) fn of_all_pods(objects: &[Value], played: &Played, candidates: &[Candidate]) -> Self {
+        Self::of_pods(objects, played, candidates, true).of_candidates()
+    }
+
+    fn of_pods(objects: &[Value], played: &Played, candidates: &[Candidate], with_waiting: bool) -> Self {
         let before: Objects = objects.iter().cloned().collect();
-        let pods = Pods::of(&before, played);
+        let pods = Pods::of(&before, played, with_waiting);
         let mut needs = Vec::new();
         needs.extend(pods.resources(&before));
         needs.extend(pods.storage(&before, played.simulation.objects()));
@@ -94,6 +105,57 @@ impl Needs {
         Self {
             gives: gives.collect(),
             open: needs,
+        }
+    }
+
+    /// These needs if some candidates provide nothing.
+    #[must_use]
+    pub(crate) fn without(mut self, is_out: impl Fn(usize) -> bool) -> Self {
+        for (candidate, gives) in self.gives.iter_mut().enumerate() {
+            if is_out(candidate) {
+                gives.fill(0);
+            }
+        }
+        self
+    }
+
+    /// Only those needs of which some candidate provides something. Where candidates suffice, the others are met without them, such as by
+    /// provisioners that publish less than they have.
+    #[must_use]
+    pub(crate) fn of_candidates(mut self) -> Self {
+        let is_given: Vec<bool> = (0..self.open.len())
+            .map(|index| self.gives.iter().any(|gives| gives[index] > 0))
+            .collect();
+        let mut keep = is_given.iter();
+        self.open.retain(|_| keep.next().is_some_and(|given| *given));
+        for gives in &mut self.gives {
+            let mut keep = is_given.iter();
+            gives.retain(|_| keep.next().is_some_and(|given| *given));
+        }
+        self
+    }
+
+    /// Adds needs that must be met as well, for the same candidates. Of needs that differ only in the missing amount, the largest remains.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.open.is_empty() {
+            return;
+        }
+        self.gives.resize(other.gives.len(), Vec::new());
+        for (index, need) in other.open.iter().enumerate() {
+            let gives =
+                |needs: &Self, index: usize| -> Vec<i64> { needs.gives.iter().map(|gives| gives[index]).collect() };
+            let same = (0..self.open.len())
+                .find(|known| self.open[*known].what == need.what && gives(self, *known) == gives(other, index));
+            match same {
+                Some(known) if self.open[known].lacking() < need.lacking() => self.open[known] = need.clone(),
+                Some(_) => {}
+                None => {
+                    self.open.push(need.clone());
+                    for (own, gives) in self.gives.iter_mut().zip(&other.gives) {
+                        own.push(gives[index]);
+                    }
+                }
+            }
         }
     }
 
@@ -165,7 +227,7 @@ impl Needs {
 #[must_use]
 pub(crate) fn useful(objects: &[Value], played: &Played, candidates: &[Candidate]) -> Vec<Candidate> {
     let before: Objects = objects.iter().cloned().collect();
-    let pods = Pods::of(&before, played);
+    let pods = Pods::of(&before, played, false);
     let takes = |candidate: &&Candidate| {
         let node = candidate.template.node();
         let mut movable = pods.movable.iter();
@@ -248,7 +310,7 @@ struct Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    fn of(before: &Objects, played: &'a Played) -> Self {
+    fn of(before: &Objects, played: &'a Played, with_waiting: bool) -> Self {
         let mut pods = Self {
             movable: Vec::new(),
             taken: BTreeMap::new(),
@@ -264,8 +326,7 @@ impl<'a> Pods<'a> {
             let found = field::text(pod, "/spec/nodeName");
             let node = if is_daemon { found } else { placed };
             if node.is_empty() {
-                // A pod without a node even here needs something that nodes do not provide.
-                if !is_daemon && !found.is_empty() {
+                if !is_daemon && (with_waiting || !found.is_empty()) {
                     pods.movable.push(Movable { pod, requests });
                 }
                 continue;

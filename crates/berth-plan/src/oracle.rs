@@ -37,13 +37,15 @@ pub struct Oracle<'w> {
     simulations: usize,
 }
 
-/// A simulation that has come to rest.
+/// A simulation that has ended.
 #[derive(Debug)]
 pub struct Played {
     /// The cluster at its end.
     pub simulation: Simulation,
     /// Which pods run at its end.
     pub standing: Standing,
+    /// Whether it ended because nothing changes any more, not because time ran out.
+    pub is_at_rest: bool,
 }
 
 impl<'w> Oracle<'w> {
@@ -70,6 +72,19 @@ impl<'w> Oracle<'w> {
         if !self.watch.goes_on(self.simulations, 0) {
             return Err(Halt::TimeUp);
         }
+        let played = self.simulate(objects, false)?;
+        if played.is_at_rest {
+            Ok(played)
+        } else {
+            Err(Halt::TimeUp)
+        }
+    }
+
+    /// Simulates the current cluster. If time runs out, returns it as it is by then: something is known in any case.
+    ///
+    /// # Errors
+    /// If an object cannot be created.
+    pub fn play_first(&mut self, objects: Vec<Value>) -> Result<Played, Halt> {
         self.simulate(objects, false)
     }
 
@@ -101,9 +116,17 @@ impl<'w> Oracle<'w> {
             file: "plan".into(),
             steps: vec![step],
         };
-        simulation.play(&scenario, &mut |_| {}, &mut |_| {}).map_err(Box::new)?;
+        let number = self.simulations;
+        let stop = &mut |placed| !self.watch.goes_on(number, placed);
+        if !simulation.play_unless(&scenario, stop, &mut |_| {}).map_err(Box::new)? {
+            return Err(Halt::TimeUp);
+        }
         let standing = Standing::of(&simulation);
-        Ok(Played { simulation, standing })
+        Ok(Played {
+            simulation,
+            standing,
+            is_at_rest: true,
+        })
     }
 
     fn simulate(&mut self, objects: Vec<Value>, to_the_end: bool) -> Result<Played, Halt> {
@@ -112,10 +135,12 @@ impl<'w> Oracle<'w> {
         simulation.load(objects)?;
         let number = self.simulations;
         let goes_on = &mut |placed| self.watch.goes_on(number, placed) || to_the_end;
-        if !simulation.run_while(goes_on) {
-            return Err(Halt::TimeUp);
-        }
+        let is_at_rest = simulation.run_while(goes_on);
         let standing = Standing::of(&simulation);
-        Ok(Played { simulation, standing })
+        Ok(Played {
+            simulation,
+            standing,
+            is_at_rest,
+        })
     }
 }

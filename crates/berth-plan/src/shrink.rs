@@ -1,12 +1,12 @@
 //! What can be removed: the most expensive nodes that can be drained one after the other, with everything still
 //! running.
 
-use crate::candidate::Cost;
+use crate::candidate::{Candidate, Cost};
 use crate::oracle::{Halt, Oracle, Played};
 use crate::settled::{Settled, without_node};
 use crate::template::{Template, allocatable};
-use berth_cluster::simulation::VolumePlace;
 use berth_cluster::simulation::scenario::{Action, Drain};
+use berth_cluster::simulation::{VolumePlace, zone_of};
 use berth_cluster::{Objects, View, field};
 use serde::Serialize;
 use serde_json::Value;
@@ -104,19 +104,30 @@ struct Tried {
     pods: usize,
 }
 
-/// Finds which nodes can be removed.
+impl Tried {
+    fn not_tried(&self) -> Kept {
+        Kept {
+            node: self.name.clone(),
+            cost: self.cost,
+            why: Why::NotTried,
+        }
+    }
+}
+
+/// Finds which nodes can be removed. A node costs as much as a priced one in its zone with the same resources, disks and pools; without a
+/// price, as much as its resources.
 ///
 /// # Errors
-/// If time ran out before anything was known, or an object cannot be created.
-pub fn shrink(oracle: &mut Oracle<'_>, objects: &[Value]) -> Result<Shrunk, Halt> {
-    let before = oracle.play(objects.to_vec())?;
+/// If an object cannot be created.
+pub fn shrink(oracle: &mut Oracle<'_>, objects: &[Value], prices: &[Candidate]) -> Result<Shrunk, Halt> {
+    let before = oracle.play_first(objects.to_vec())?;
     let settled = Settled::of(&before);
     let view: Objects = settled.objects.iter().cloned().collect();
     let mut fixed = Vec::new();
     let mut nodes = Vec::new();
     for node in view.of_kind("Node") {
         let name = field::name(node).to_owned();
-        let cost = Cost::of_supply(&Template::like(&view, node).supply());
+        let cost = price(&view, node, prices);
         match local_volume(&view, &name) {
             Some(why) => fixed.push(Kept { node: name, cost, why }),
             None => nodes.push(Tried {
@@ -138,7 +149,10 @@ pub fn shrink(oracle: &mut Oracle<'_>, objects: &[Value]) -> Result<Shrunk, Halt
     let mut emptiest = nodes;
     emptiest.sort_by_key(|node| (node.pods, Reverse(node.cost), node.name.clone()));
     let others_stay = !fixed.is_empty();
-    let mut best = drain_all(oracle, &settled, &dearest, others_stay)?;
+    let mut best = match before.is_at_rest {
+        true => drain_all(oracle, &settled, &dearest, others_stay)?,
+        false => Drained::none_tried(&settled, &dearest),
+    };
     if dearest.len() <= NODES_TRIED_TWICE && !best.time_up && best.saved() < at_most {
         let other = drain_all(oracle, &settled, &emptiest, others_stay)?;
         if other.saved() > best.saved() {
@@ -176,6 +190,16 @@ struct Drained {
 }
 
 impl Drained {
+    /// Time ran out before any node was tried.
+    fn none_tried(settled: &Settled, nodes: &[Tried]) -> Self {
+        Self {
+            removed: Vec::new(),
+            kept: nodes.iter().map(Tried::not_tried).collect(),
+            objects: settled.objects.clone(),
+            time_up: true,
+        }
+    }
+
     fn saved(&self) -> Cost {
         self.removed.iter().map(|removed| removed.cost).sum()
     }
@@ -205,11 +229,7 @@ fn drain_all(oracle: &mut Oracle<'_>, settled: &Settled, nodes: &[Tried], others
             Ok(after) => after,
             Err(Halt::TimeUp) => {
                 drained.time_up = true;
-                drained.kept.extend(nodes[index..].iter().map(|node| Kept {
-                    node: node.name.clone(),
-                    cost: node.cost,
-                    why: Why::NotTried,
-                }));
+                drained.kept.extend(nodes[index..].iter().map(Tried::not_tried));
                 break;
             }
             Err(refused) => return Err(refused),
@@ -242,6 +262,14 @@ fn drain_all(oracle: &mut Oracle<'_>, settled: &Settled, nodes: &[Tried], others
         }
     }
     Ok(drained)
+}
+
+/// What a node costs.
+fn price(view: &Objects, node: &Value, prices: &[Candidate]) -> Cost {
+    let supply = Template::like(view, node).supply();
+    let is_like = |priced: &&Candidate| priced.zone == zone_of(node) && priced.supply == supply;
+    let priced = prices.iter().find(is_like);
+    priced.map_or_else(|| Cost::of_supply(&supply), |priced| priced.cost)
 }
 
 /// A claim that is bound to a volume that only one node reaches.

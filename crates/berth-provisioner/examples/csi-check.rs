@@ -5,7 +5,7 @@
 
 use berth_provisioner::csi::{Client, ClientSettings, NoSecrets};
 use berth_provisioner::parameters::Parameters;
-use berth_provisioner::request::{Backing, Request, volume_name};
+use berth_provisioner::request::{Backing, Naming, Request};
 use std::collections::BTreeMap;
 use std::error::Error;
 
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "spec": {"accessModes": ["ReadWriteOnce"]}}"#,
     )?;
     let request = Request {
-        name: volume_name(&claim),
+        name: Naming::default().volume(&claim),
         claim,
         class: serde_json::from_str("{}")?,
         parameters: Parameters::default(),
@@ -27,6 +27,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         requirement: None,
         bytes: 1 << 30,
         held_for: None,
+        content: None,
+        mutable_parameters: std::collections::BTreeMap::new(),
+        migrated: None,
     };
     let volume = client.create(&request, &NoSecrets).await?;
     println!("{volume:?}");

@@ -3,7 +3,8 @@
 //! The rule that prevents lost volumes: the record on the claim is removed only after the volume's object exists, or
 //! after it is certain that the backend has no volume for the claim.
 
-use crate::effect::{Action, Reason};
+use crate::bids::Wait;
+use crate::change::{Action, Reason};
 use crate::labels;
 use crate::object::persistent_volume;
 use crate::request::{Backing, Failure, FailureKind, Place, Source, Volume};
@@ -12,6 +13,8 @@ use crate::step::{Attempt, Purpose, class_failed, event, failed, forget};
 use crate::topology::Segment;
 use berth_core::api::{Kind, PersistentVolume, VolumeSource};
 use berth_core::effect::{Effect, Refusal};
+use berth_core::migration::csi_handle_of;
+use serde_json::Value;
 
 /// The response of a backend.
 pub type Answer = Result<Volume, Failure>;
@@ -32,6 +35,8 @@ pub enum Then {
     Rest,
     /// It must be retried later: nothing else would trigger it.
     Retry,
+    /// The provisioners of nodes compete for it: this one waits.
+    Wait(Wait),
     /// A node was rejected: the scheduler triggers it again. The same node is not retried for a while
     /// ([`State::concluded`](crate::state::State::concluded)).
     Rejected {
@@ -54,7 +59,10 @@ pub fn conclude(attempt: &Attempt, answer: &Answer, settings: &Settings) -> Conc
         (Ok(volume), Purpose::CleanUp) => clean_up(attempt, volume),
         (Ok(volume), Purpose::Provision) => match unusable(attempt, volume) {
             Some(problem) => reject(attempt, volume, &problem, settings),
-            None => accept(attempt, volume, settings),
+            None => match persistent_volume(&attempt.request, volume, settings) {
+                Ok(object) => accept(attempt, volume, object, settings),
+                Err(error) => reject(attempt, volume, &error.to_string(), settings),
+            },
         },
         (Err(failure), _) => fail(attempt, failure, settings),
     }
@@ -94,6 +102,10 @@ pub fn object_refused(
 fn is_object_of(found: &PersistentVolume, attempt: &Attempt, volume: &Volume) -> bool {
     let claim = found.spec.claim_ref.as_ref();
     let same_volume = match (found.spec.source(), &volume.source) {
+        // The handle cannot be recovered from an in-tree form, but names are unique to claims.
+        (_, Source::Csi { .. }) if attempt.request.migrated.is_some() => {
+            csi_handle_of(found).map(|(plugin, _)| plugin) == attempt.request.migrated
+        }
         (VolumeSource::Csi(csi), Source::Csi { .. }) => csi.volume_handle == volume.handle,
         // Built-in volumes are named after their objects.
         (_, Source::GcePersistentDisk | Source::Local { .. }) => true,
@@ -102,12 +114,44 @@ fn is_object_of(found: &PersistentVolume, attempt: &Attempt, volume: &Volume) ->
     same_volume && claim.is_some_and(|claim| claim.uid == attempt.request.claim.metadata.uid)
 }
 
-fn accept(attempt: &Attempt, volume: &Volume, settings: &Settings) -> Conclusion {
-    let object = persistent_volume(&attempt.request, volume, settings);
+fn accept(attempt: &Attempt, volume: &Volume, object: Value, settings: &Settings) -> Conclusion {
     let mut conclusion = accepted(attempt, settings);
     let create = Action::Api(Effect::Create(Box::new(object)));
     conclusion.actions.insert(0, create);
+    if let Some(message) = elsewhere(attempt, volume) {
+        let event = event(&attempt.request.claim, Reason::ProvisionedElsewhere, message, settings);
+        conclusion.actions.insert(1, Action::Api(Effect::Event(event)));
+    }
     conclusion
+}
+
+/// What is to be said about a volume that the selected node cannot reach. A driver may choose any of the places that it
+/// was offered, so the volume is taken, and its pod is placed again. If it fits nowhere else, this is why it waits.
+fn elsewhere(attempt: &Attempt, volume: &Volume) -> Option<String> {
+    let node = attempt.request.selected_node.as_ref()?;
+    let labels = &node.metadata.labels;
+    let reaches = |place: &Place| {
+        let mut wanted = place.iter();
+        wanted.all(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
+    };
+    let is_reachable = volume.accessible.is_empty() || volume.accessible.iter().any(reaches);
+    (!is_reachable).then(|| {
+        format!(
+            "the driver made volume {} in {}, which the selected node {} cannot reach: the pod is placed again, and needs a node there",
+            attempt.request.name,
+            shown(&volume.accessible),
+            node.metadata.name
+        )
+    })
+}
+
+/// Places as text, such as `zone=a, rack=1 or zone=b`.
+fn shown(places: &[Place]) -> String {
+    let place = |place: &Place| {
+        let labels = place.iter().map(|(key, values)| format!("{key}={}", values.join("|")));
+        labels.collect::<Vec<_>>().join(", ")
+    };
+    places.iter().map(place).collect::<Vec<_>>().join(" or ")
 }
 
 /// What follows once the volume has its object.
@@ -135,6 +179,11 @@ fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
             volume.bytes
         ));
     }
+    if attempt.request.content.is_some() && !volume.filled {
+        return Some(
+            "the backend did not fill the volume from its data source: volume content source missing".to_owned(),
+        );
+    }
     let mut places = volume.accessible.iter().flatten();
     if let Some(problem) = places.find_map(|(key, values)| labels::problem(key, values)) {
         return Some(format!(
@@ -151,11 +200,7 @@ fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
     (!is_met).then(|| {
         format!(
             "the backend answered with a topology that it was not asked for: {}",
-            accessible
-                .iter()
-                .map(|place| format!("{place:?}"))
-                .collect::<Vec<_>>()
-                .join(" or ")
+            shown(accessible)
         )
     })
 }

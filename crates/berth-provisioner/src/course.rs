@@ -1,19 +1,23 @@
 //! The course of one piece of work from a decision to its end, without I/O.
 //!
 //! ```text
-//!   attempt ── record ──▶ ask the backend ──▶ conclusion ──▶ end
-//!                                                 │  ▲
-//!                  the volume's object is refused └──┘ once
+//!   attempt ── read the source ──▶ record ──▶ keep the source ──▶ ask the backend ──▶ conclusion ──▶ end
+//!                                                                                         │  ▲
+//!                                                          the volume's object is refused └──┘ once
 //! ```
 //!
 //! The caller does what [`Course::next`] asks for, reports the result to the course, and repeats this until it ends. Callers are a
 //! worker with connections, a simulation in virtual time, and a test that fails every other write.
 
 use crate::answer::{Answer, Conclusion, Then, conclude, object_refused};
-use crate::effect::Action;
+use crate::bids::Bid;
+use crate::capacity::{Available, Query};
+use crate::change::Action;
+use crate::expand::Expansion;
 use crate::request::{Backing, FailureKind, Request};
 use crate::settings::Settings;
-use crate::step::Attempt;
+use crate::source::{Looked, Lookup, Preparation, SNAPSHOT, unprotect_snapshot};
+use crate::step::{Attempt, class_failed, failed};
 use berth_core::api::{Object, PersistentVolume};
 use berth_core::effect::{Effect, ObjectKey, Refusal, When};
 use std::collections::VecDeque;
@@ -21,10 +25,16 @@ use std::collections::VecDeque;
 /// The next action.
 #[derive(Debug)]
 pub enum Next<'a> {
+    /// Read this from the API server, then call [`Course::looked`].
+    Look(Lookup),
     /// Carry these out in order until one is refused, then call [`Course::written`].
     Write(Vec<Effect>),
     /// Ask the backend for this volume, then call [`Course::answered`].
     Ask(&'a Request),
+    /// Ask the backend for its free space, then call [`Course::has_room`].
+    Capacity(&'a Query),
+    /// Expand this volume in the backend, then call [`Course::expanded`].
+    Expand(&'a Expansion),
     /// Delete this volume in the backend, then call [`Course::deleted`].
     Delete(Backing),
     /// Read this volume's object, then call [`Course::found`].
@@ -51,6 +61,8 @@ pub enum Stop {
     Refused(Refusal),
     /// The backend did not delete a volume, for this reason.
     NotDeleted(String),
+    /// The API server did not return a snapshot, for this reason.
+    NotRead(String),
     /// The API server returned something other than a claim.
     NoClaim,
 }
@@ -90,9 +102,20 @@ pub struct Course {
 
 #[derive(Debug)]
 enum Stage {
+    Expand(Box<Expansion>),
+    Room(Box<Bid>),
+    Prepare(Preparation),
     Record(Effect),
+    /// Keeps the source.
+    Protect(Effect),
     Ask,
     Act {
+        left: VecDeque<Action>,
+        then: Option<Then>,
+    },
+    /// No longer keeps a snapshot.
+    Release {
+        write: Effect,
         left: VecDeque<Action>,
         then: Option<Then>,
     },
@@ -109,16 +132,97 @@ impl Course {
     #[must_use]
     pub fn of_attempt(attempt: Box<Attempt>, answer: Option<Answer>, settings: Settings) -> Self {
         let mut course = Self {
-            stage: attempt.record.clone().map_or(Stage::Ask, Stage::Record),
+            stage: Stage::Prepare(Preparation::new(attempt.needs.clone())),
             attempt: Some(attempt),
             settings: Some(settings),
             answer,
             ended: Ended::default(),
         };
-        if matches!(course.stage, Stage::Ask) {
-            course.go_on();
-        }
+        course.prepared();
         course
+    }
+
+    /// Records the request once everything is read that it needs.
+    fn prepared(&mut self) {
+        if let (Stage::Prepare(preparation), Some(attempt)) = (&mut self.stage, &mut self.attempt)
+            && preparation.lookup().is_none()
+        {
+            let protect = preparation.protect();
+            attempt.protect = attempt.protect.take().or(protect);
+            match attempt.record() {
+                Some(record) => self.stage = Stage::Record(record),
+                None => self.recorded(),
+            }
+        }
+    }
+
+    /// The request is recorded: keeps its source, then asks the backend.
+    fn recorded(&mut self) {
+        let protect = self.attempt.as_mut().and_then(|attempt| attempt.protect.take());
+        match protect {
+            Some(protect) => self.stage = Stage::Protect(protect),
+            None => {
+                self.stage = Stage::Ask;
+                self.go_on();
+            }
+        }
+    }
+
+    /// Expands a volume.
+    #[must_use]
+    pub fn of_expansion(expansion: Box<Expansion>, settings: Settings) -> Self {
+        let mut course = Self::acting(Vec::new(), None);
+        course.settings = Some(settings);
+        course.stage = Stage::Expand(expansion);
+        course
+    }
+
+    /// The backend expanded the volume of [`Next::Expand`], or reported why not.
+    pub fn expanded(&mut self, expanded: Result<(), String>) {
+        if let (Stage::Expand(expansion), Some(settings)) = (&self.stage, &self.settings) {
+            let Conclusion { actions, then } = expansion.conclude(expanded, settings);
+            self.stage = Stage::Act {
+                left: actions.into(),
+                then: Some(then),
+            };
+        }
+    }
+
+    /// Tries to get a claim for this node.
+    #[must_use]
+    pub fn of_bid(bid: Box<Bid>) -> Self {
+        let mut course = Self::acting(Vec::new(), Some(Then::Rest));
+        course.stage = match &bid.query {
+            Some(_) => Stage::Room(bid),
+            None => Stage::Act {
+                left: VecDeque::from([Action::Api(bid.select)]),
+                then: Some(Then::Rest),
+            },
+        };
+        course
+    }
+
+    /// The response to [`Next::Capacity`]; `None` if the backend did not respond. Then the claim is tried for anyway: if something is
+    /// wrong with it, only its owner tells the user.
+    pub fn has_room(&mut self, available: Option<&Available>) {
+        let Stage::Room(bid) = std::mem::replace(&mut self.stage, Stage::End) else {
+            return;
+        };
+        let Bid {
+            bytes, select, later, ..
+        } = *bid;
+        let (action, then) = match available {
+            Some(available) if available.bytes < bytes => {
+                let when = When::At(later.until);
+                let key = select.writes_to().unwrap_or_default();
+                (Effect::LookAgain { key, when }, Then::Wait(later))
+            }
+            _ => (select, Then::Rest),
+        };
+        self.stage = Stage::Act {
+            left: VecDeque::from([Action::Api(action)]),
+            then: Some(then),
+        };
     }
 
     /// Carries out a conclusion about a claim without asking the backend.
@@ -148,10 +252,21 @@ impl Course {
     #[must_use]
     pub fn next(&self) -> Next<'_> {
         match (&self.stage, &self.attempt) {
-            (Stage::Record(record), _) => Next::Write(vec![record.clone()]),
+            (Stage::Expand(expansion), _) => Next::Expand(expansion),
+            (Stage::Room(bid), _) => match &bid.query {
+                Some(query) => Next::Capacity(query),
+                None => Next::End(self.ended.clone()),
+            },
+            (Stage::Prepare(preparation), _) => match preparation.lookup() {
+                Some(lookup) => Next::Look(lookup),
+                None => Next::End(self.ended.clone()),
+            },
+            (Stage::Record(write) | Stage::Protect(write), _) => Next::Write(vec![write.clone()]),
+            (Stage::Release { write, .. }, _) => Next::Write(vec![write.clone()]),
             (Stage::Ask, Some(attempt)) => Next::Ask(&attempt.request),
             (Stage::Act { left, then }, _) => match left.front() {
                 Some(Action::DeleteBacking(backing)) => Next::Delete(backing.clone()),
+                Some(Action::Unprotect(snapshot)) => Next::Look(Lookup::One(snapshot.clone())),
                 Some(Action::Api(_)) => Next::Write(writes(left).cloned().collect()),
                 None => Next::End(Ended {
                     then: then.clone(),
@@ -171,11 +286,20 @@ impl Course {
             (Stage::Record(_), None) => match (last(), &mut self.attempt) {
                 (Some(Object::PersistentVolumeClaim(claim)), Some(attempt)) => {
                     attempt.recorded(*claim);
-                    self.stage = Stage::Ask;
-                    self.go_on();
+                    self.recorded();
                 }
                 _ => self.stop(Stop::NoClaim),
             },
+            (Stage::Protect(_), Some(refusal)) if !is_optional(&refusal) => self.stop(Stop::Refused(refusal)),
+            (Stage::Protect(_), _) => {
+                self.stage = Stage::Ask;
+                self.go_on();
+            }
+            (Stage::Release { .. }, Some(refusal)) if !is_optional(&refusal) => self.stop(Stop::Refused(refusal)),
+            (Stage::Release { left, then, .. }, _) => {
+                let (left, then) = (std::mem::take(left), then.take());
+                self.stage = Stage::Act { left, then };
+            }
             (Stage::Act { left, .. }, None) => {
                 let done = writes(left).count();
                 left.drain(..done);
@@ -187,7 +311,55 @@ impl Course {
                 }
                 _ => self.refused(refusal, None),
             },
-            (Stage::Ask | Stage::Find { .. } | Stage::End, _) => {}
+            (
+                Stage::Expand(_) | Stage::Room(_) | Stage::Prepare(_) | Stage::Ask | Stage::Find { .. } | Stage::End,
+                _,
+            ) => {}
+        }
+    }
+
+    /// The result of [`Next::Look`].
+    pub fn looked(&mut self, looked: Looked) {
+        match &mut self.stage {
+            Stage::Prepare(preparation) => {
+                let (Some(attempt), Some(settings)) = (&mut self.attempt, &self.settings) else {
+                    return;
+                };
+                match preparation.looked(looked, attempt, settings) {
+                    Ok(()) => self.prepared(),
+                    Err(problem) => self.not_prepared(&problem),
+                }
+            }
+            Stage::Act { left, then } => match looked {
+                Err(problem) => self.stop(Stop::NotRead(problem)),
+                Ok(found) => {
+                    left.pop_front();
+                    if let Some(write) = found.as_ref().and_then(unprotect_snapshot) {
+                        let (left, then) = (std::mem::take(left), then.take());
+                        self.stage = Stage::Release { write, left, then };
+                    }
+                }
+            },
+            Stage::Expand(_)
+            | Stage::Room(_)
+            | Stage::Record(_)
+            | Stage::Protect(_)
+            | Stage::Ask
+            | Stage::Release { .. }
+            | Stage::Find { .. }
+            | Stage::End => {}
+        }
+    }
+
+    /// The source is not ready or does not fit: the claim is tried again later. A request that was sent before stays recorded.
+    fn not_prepared(&mut self, problem: &str) {
+        if let (Some(attempt), Some(settings)) = (self.attempt.take(), &self.settings) {
+            let message = class_failed(&attempt.request.class, problem);
+            let event = failed(&attempt.request.claim, message, settings);
+            self.stage = Stage::Act {
+                left: VecDeque::from([event]),
+                then: Some(Then::Retry),
+            };
         }
     }
 
@@ -250,10 +422,20 @@ impl Course {
     }
 }
 
+/// Whether work goes on after this refusal: roles may not allow to write to snapshots, and then these are not kept.
+fn is_optional(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::NotFound(key) | Refusal::Invalid { key, .. } | Refusal::Unavailable { key, .. } => {
+            key.kind == SNAPSHOT
+        }
+        Refusal::AlreadyExists(_) | Refusal::Conflict(_) | Refusal::Stale => false,
+    }
+}
+
 /// The effects before the next call to the backend.
 fn writes(left: &VecDeque<Action>) -> impl Iterator<Item = &Effect> {
     left.iter().map_while(|action| match action {
         Action::Api(effect) => Some(effect),
-        Action::DeleteBacking(_) => None,
+        Action::DeleteBacking(_) | Action::Unprotect(_) => None,
     })
 }

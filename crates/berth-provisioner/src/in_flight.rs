@@ -1,9 +1,9 @@
 //! What a provisioner remembers about its work in progress.
 
-use crate::request::{FailureKind, volume_name};
+use crate::request::FailureKind;
 use crate::state::State;
 use crate::step::Attempt;
-use berth_core::api::{Kind, Object, PersistentVolumeClaim};
+use berth_core::api::{Kind, Object};
 use berth_core::effect::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ impl InFlight {
                 let claim = reference.map(ObjectKey::referred);
                 self.reclaiming.extend(claim.map(|claim| (key.name.clone(), claim)));
             } else if let Some(claim) = state.claim(&key.namespace, &key.name) {
-                let (volume, gone) = (volume_name(claim), None);
+                let (volume, gone) = (state.volume_name(claim), None);
                 self.making.insert(key.clone(), Making { volume, gone });
             }
         }
@@ -59,11 +59,11 @@ impl InFlight {
         volumes.filter_map(|key| self.reclaiming.remove(&key.name)).collect()
     }
 
-    /// Whether the volume of a claim may be being deleted. One of the same name must not be created at the same time: the deletion could
+    /// Whether the volume of this name may be being deleted. One of the same name must not be created at the same time: the deletion could
     /// reach the backend last.
     #[must_use]
-    pub fn is_reclaiming(&self, claim: &PersistentVolumeClaim) -> bool {
-        self.reclaiming.contains_key(&volume_name(claim))
+    pub fn is_reclaiming(&self, volume: &str) -> bool {
+        self.reclaiming.contains_key(volume)
     }
 
     /// The backend's response was received: how it failed, if it was asked and failed.
@@ -125,23 +125,19 @@ mod tests {
     use serde_json::{Value, json};
 
     /// A claim and the volume that was made for it.
-    fn claim_and_volume() -> (PersistentVolumeClaim, [Object; 2]) {
+    fn claim_and_volume() -> [Object; 2] {
         let decode = |object: &Value| Object::decode(object).unwrap().unwrap();
         let claim = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "c", "namespace": "default", "uid": "u"}, "spec": {}}));
         let volume = decode(&json!({"apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {"name": "pvc-u", "uid": "v", "resourceVersion": "7"}, "spec": {"claimRef":
             {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u"}}}));
-        let typed = match &claim {
-            Object::PersistentVolumeClaim(claim) => (**claim).clone(),
-            other => panic!("{other:?}"),
-        };
-        (typed, [claim, volume])
+        [claim, volume]
     }
 
     #[test]
     fn a_volume_that_went_while_its_claim_was_worked_on_is_not_brought_back_by_an_answer() {
-        let (_, [claim, volume]) = claim_and_volume();
+        let [claim, volume] = claim_and_volume();
         let (claim_key, volume_key) = (ObjectKey::claim("default", "c"), ObjectKey::volume("pvc-u"));
         let (mut state, mut in_flight) = (State::default(), InFlight::default());
         state.apply(&claim);
@@ -158,17 +154,17 @@ mod tests {
 
     #[test]
     fn a_claim_waits_until_the_deletion_of_its_last_volume_has_ended() {
-        let (claim, [claim_object, volume]) = claim_and_volume();
+        let [claim_object, volume] = claim_and_volume();
         let (claim_key, volume_key) = (ObjectKey::claim("default", "c"), ObjectKey::volume("pvc-u"));
         let (mut state, mut in_flight) = (State::default(), InFlight::default());
         state.apply(&claim_object);
         state.apply(&volume);
         in_flight.begun(std::slice::from_ref(&volume_key), &state);
-        assert!(in_flight.is_reclaiming(&claim));
+        assert!(in_flight.is_reclaiming("pvc-u"));
         // The object is gone before the last request about it has arrived.
         state.remove(Kind::PersistentVolume, "", "pvc-u");
-        assert!(in_flight.is_reclaiming(&claim));
+        assert!(in_flight.is_reclaiming("pvc-u"));
         assert_eq!(in_flight.ended(std::slice::from_ref(&volume_key)), [claim_key]);
-        assert!(!in_flight.is_reclaiming(&claim));
+        assert!(!in_flight.is_reclaiming("pvc-u"));
     }
 }

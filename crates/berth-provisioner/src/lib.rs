@@ -3,15 +3,18 @@
 //! Decisions are separate from I/O. They are pure functions of API objects:
 //!
 //! - [`topology`]: where a volume must be reachable;
+//! - [`source`]: what a volume is filled with;
 //! - [`step`]: whether to ask a backend for a claim's volume, and for what;
 //! - [`answer`]: what follows from the backend's response;
 //! - [`course`]: in which order that is carried out, and what follows from a refusal;
 //! - [`in_flight`]: what is remembered in the meantime;
+//! - [`bids`]: which provisioner gets an Immediate claim, if each node has one;
+//! - [`expand`]: how volumes of built-in provisioners grow;
 //! - [`reclaim`]: when a volume is deleted in the backend;
 //! - [`builtin`]: provisioners as state machines, for an embedded cluster and for simulation;
 //! - [`capacity`]: which capacity is queried and published.
 //!
-//! Their results are data ([`effect`]): effects on the API, and actions that only a backend can perform. They are carried out by [`csi`], the client
+//! Their results are data ([`change`]): effects on the API, and actions that only a backend can perform. They are carried out by [`csi`], the client
 //! for drivers, and by the caller: a cluster component, an embedded control plane or a simulation in virtual time. `driver` is a small built-in CSI
 //! driver.
 //!
@@ -22,7 +25,7 @@
 //! use berth_core::effect::Effect;
 //! use berth_provisioner::answer::conclude;
 //! use berth_provisioner::builtin::Builtin;
-//! use berth_provisioner::effect::Action;
+//! use berth_provisioner::change::Action;
 //! use berth_provisioner::settings::Settings;
 //! use berth_provisioner::state::State;
 //! use berth_provisioner::step::{Decision, step};
@@ -61,14 +64,16 @@
 //! Only `csi` and `driver` may use sockets, a runtime or a clock.
 
 pub mod answer;
+pub mod bids;
 pub mod builtin;
 pub mod capacity;
+pub mod change;
 pub mod course;
 #[cfg(feature = "csi")]
 pub mod csi;
 #[cfg(feature = "csi")]
 pub mod driver;
-pub mod effect;
+pub mod expand;
 pub mod in_flight;
 mod labels;
 mod lower;
@@ -79,6 +84,7 @@ pub mod reclaim;
 mod rejections;
 pub mod request;
 pub mod settings;
+pub mod source;
 pub mod state;
 pub mod step;
 pub mod topology;

@@ -3,7 +3,7 @@
 //! A [`Change`] is guarded by the version that was decided on. The deletion of a volume is guarded by its UID: whatever happened to the
 //! object since, its storage is gone.
 
-use crate::effect::{Action, Change, Reason};
+use crate::change::{Action, Change, Reason};
 use crate::settings::Settings;
 use berth_core::api::{Kind, ObjectMeta};
 use berth_core::effect::{Delete, Effect, Event, EventType, Fact, Guard, Merge, Patch, Target};
@@ -50,6 +50,12 @@ impl Change {
                 }
                 without_finalizer(metadata, names::ATTEMPT_FINALIZER)
             }
+            Self::SelectNode { node } => {
+                annotations.insert(names::SELECTED_NODE.to_owned(), json!(node));
+                None
+            }
+            Self::ProtectSource => with_finalizer(metadata, names::CLONE_PROTECTION),
+            Self::ReleaseSource => without_finalizer(metadata, names::CLONE_PROTECTION),
             Self::ProtectVolume => with_finalizer(metadata, names::PROVISIONER_FINALIZER),
             Self::ReleaseVolume => without_finalizer(metadata, names::PROVISIONER_FINALIZER),
         };
@@ -76,7 +82,11 @@ impl Change {
     /// The kind of object that changes.
     fn kind(&self) -> Kind {
         match self {
-            Self::RecordAttempt(_) | Self::ForgetAttempt { .. } => Kind::PersistentVolumeClaim,
+            Self::RecordAttempt(_)
+            | Self::ForgetAttempt { .. }
+            | Self::SelectNode { .. }
+            | Self::ProtectSource
+            | Self::ReleaseSource => Kind::PersistentVolumeClaim,
             Self::ProtectVolume | Self::ReleaseVolume => Kind::PersistentVolume,
         }
     }
@@ -87,6 +97,9 @@ impl Change {
             Self::RecordAttempt(_) => "record_attempt",
             Self::ForgetAttempt { reject_node: None } => "forget_attempt",
             Self::ForgetAttempt { reject_node: Some(_) } => "reject_node",
+            Self::SelectNode { .. } => "select_node",
+            Self::ProtectSource => "protect_source",
+            Self::ReleaseSource => "release_source",
             Self::ProtectVolume => "protect_volume",
             Self::ReleaseVolume => "release_volume",
         }
@@ -116,8 +129,11 @@ impl Reason {
         Event {
             about: Target::of(kind, metadata),
             event_type: match self {
-                Self::Provisioning | Self::ProvisioningSucceeded => EventType::Normal,
-                Self::ProvisioningFailed | Self::VolumeFailedDelete => EventType::Warning,
+                Self::Provisioning | Self::ProvisioningSucceeded | Self::VolumeResizeSuccessful => EventType::Normal,
+                Self::ProvisionedElsewhere
+                | Self::ProvisioningFailed
+                | Self::VolumeFailedDelete
+                | Self::VolumeResizeFailed => EventType::Warning,
             },
             reason: self.name(),
             message,
@@ -129,7 +145,7 @@ impl Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::Intent;
+    use crate::change::Intent;
 
     fn metadata(fields: Value) -> ObjectMeta {
         serde_json::from_value(fields).unwrap()
@@ -151,9 +167,7 @@ mod tests {
         );
         let intent = Intent {
             node: Some("n1".into()),
-            requirement: None,
-            held_for: None,
-            partial: false,
+            ..Intent::default()
         };
         let recorded = patch(&Change::RecordAttempt(intent), &claim).unwrap();
         assert_eq!(recorded.target, Target::of(Kind::PersistentVolumeClaim, &claim));

@@ -1,6 +1,6 @@
 //! The parameters of a class, split into those of Kubernetes (`csi.storage.k8s.io/...`) and those of the driver.
 
-use berth_core::api::PersistentVolumeClaim;
+use berth_core::api::ObjectMeta;
 use berth_core::names::CSI_PREFIX;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -22,15 +22,19 @@ impl SecretReference {
     }
 }
 
-/// The calls that may need their own secret: the parameter's prefix, and the volume's field.
-const SECRET_PURPOSES: [(&str, Option<&str>); 6] = [
-    ("provisioner", None),
-    ("controller-publish", Some("controllerPublishSecretRef")),
-    ("node-stage", Some("nodeStageSecretRef")),
-    ("node-publish", Some("nodePublishSecretRef")),
-    ("controller-expand", Some("controllerExpandSecretRef")),
-    ("node-expand", Some("nodeExpandSecretRef")),
+/// The calls that may need their own secret, by the parameter's prefix, whose secret the volume refers to in this field.
+const SECRET_PURPOSES: [(&str, &str); 5] = [
+    ("controller-publish", "controllerPublishSecretRef"),
+    ("node-stage", "nodeStageSecretRef"),
+    ("node-publish", "nodePublishSecretRef"),
+    ("controller-expand", "controllerExpandSecretRef"),
+    ("node-expand", "nodeExpandSecretRef"),
 ];
+
+/// The call that creates a volume, and the one that deletes it.
+const PROVISIONER: &str = "provisioner";
+/// The call that changes the attributes of a volume.
+const MODIFY: &str = "controller-modify";
 
 /// The parameters of a class for one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct Parameters {
     pub fs_type: Option<String>,
     /// The secret for creating and deleting the volume.
     pub provisioner_secret: Option<SecretReference>,
+    /// The secret for changing the attributes of the volume.
+    pub modify_secret: Option<SecretReference>,
     /// The secrets for using it, by the field of the volume that refers to them.
     pub volume_secrets: BTreeMap<&'static str, SecretReference>,
     /// The parameters passed to the driver.
@@ -90,13 +96,15 @@ impl Parameters {
     pub fn new(
         parameters: &BTreeMap<String, String>,
         volume: &str,
-        claim: &PersistentVolumeClaim,
+        claim: &ObjectMeta,
     ) -> Result<Self, ParameterError> {
         let known = |rest: &str| {
             rest == "fstype"
                 || SECRET_PURPOSES
                     .iter()
-                    .map(|(purpose, _)| format!("{purpose}-secret"))
+                    .map(|(purpose, _)| *purpose)
+                    .chain([PROVISIONER, MODIFY])
+                    .map(|purpose| format!("{purpose}-secret"))
                     .chain(["secret".to_owned()])
                     .any(|prefix| rest == format!("{prefix}-name") || rest == format!("{prefix}-namespace"))
         };
@@ -120,27 +128,71 @@ impl Parameters {
                 sorted.for_driver.insert(key.clone(), value.clone());
             }
         }
-        let default = secret(parameters, "", volume, claim)?;
+        let secret_for = |purpose| secret_for(purpose, parameters, volume, claim);
+        sorted.provisioner_secret = secret_for(PROVISIONER)?;
+        sorted.modify_secret = secret_for(MODIFY)?;
         for (purpose, field) in SECRET_PURPOSES {
-            let found = secret(parameters, &format!("{purpose}-"), volume, claim)?.or_else(|| default.clone());
-            match (found, field) {
-                (Some(found), Some(field)) => drop(sorted.volume_secrets.insert(field, found)),
-                (found, None) => sorted.provisioner_secret = found,
-                (None, Some(_)) => {}
-            }
+            let found = secret_for(purpose)?;
+            sorted.volume_secrets.extend(found.map(|found| (field, found)));
         }
         Ok(sorted)
     }
 }
 
+/// The secret for deleting a volume of a class. The claim may be gone: only its name and namespace are read.
+///
+/// # Errors
+/// If the class specifies it incompletely, or with a placeholder that cannot be resolved.
+pub fn deletion_secret(
+    parameters: &BTreeMap<String, String>,
+    volume: &str,
+    claim: &ObjectMeta,
+) -> Result<Option<SecretReference>, ParameterError> {
+    secret_for(PROVISIONER, parameters, volume, claim)
+}
+
+/// The secret for a purpose, or the one for all purposes.
+fn secret_for(
+    purpose: &str,
+    parameters: &BTreeMap<String, String>,
+    volume: &str,
+    claim: &ObjectMeta,
+) -> Result<Option<SecretReference>, ParameterError> {
+    let prefixed = |purpose: &str| {
+        let name = format!("{CSI_PREFIX}{purpose}secret-name");
+        secret(
+            parameters,
+            (name, format!("{CSI_PREFIX}{purpose}secret-namespace")),
+            volume,
+            claim,
+        )
+    };
+    let found = match prefixed(&format!("{purpose}-"))? {
+        Some(found) => Some(found),
+        None => secret(parameters, older_keys(purpose), volume, claim)?,
+    };
+    match found {
+        Some(found) => Ok(Some(found)),
+        None => prefixed(""),
+    }
+}
+
+/// The first names of these parameters, `csiNodeStageSecretName` for `node-stage`. Drivers receive them, too.
+fn older_keys(purpose: &str) -> (String, String) {
+    let words = purpose.split('-').map(|word| {
+        let (first, rest) = word.split_at(1.min(word.len()));
+        first.to_ascii_uppercase() + rest
+    });
+    let prefix = format!("csi{}Secret", words.collect::<String>());
+    (format!("{prefix}Name"), format!("{prefix}Namespace"))
+}
+
 fn secret(
     parameters: &BTreeMap<String, String>,
-    purpose: &str,
+    (name_key, namespace_key): (String, String),
     volume: &str,
-    claim: &PersistentVolumeClaim,
+    claim: &ObjectMeta,
 ) -> Result<Option<SecretReference>, ParameterError> {
-    let name_key = format!("{CSI_PREFIX}{purpose}secret-name");
-    let namespace_key = format!("{CSI_PREFIX}{purpose}secret-namespace");
     match (parameters.get(&name_key), parameters.get(&namespace_key)) {
         (None, None) => Ok(None),
         (Some(name), Some(namespace)) => Ok(Some(SecretReference {
@@ -160,13 +212,7 @@ fn secret(
 
 /// Resolves `${...}`. A namespace may not come from fields that the claim's author controls, or users could point a
 /// driver at other users' secrets.
-fn fill(
-    key: &str,
-    template: &str,
-    volume: &str,
-    claim: &PersistentVolumeClaim,
-    is_name: bool,
-) -> Result<String, ParameterError> {
+fn fill(key: &str, template: &str, volume: &str, claim: &ObjectMeta, is_name: bool) -> Result<String, ParameterError> {
     let mut filled = String::new();
     let mut rest = template;
     while let Some(start) = rest.find("${") {
@@ -180,9 +226,9 @@ fn fill(
             .and_then(|inner| inner.strip_suffix("']}"));
         let value = match (placeholder, annotation) {
             ("${pv.name}", _) => Some(volume),
-            ("${pvc.namespace}", _) => Some(claim.metadata.namespace.as_str()),
-            ("${pvc.name}", _) if is_name => Some(claim.metadata.name.as_str()),
-            (_, Some(annotation)) if is_name => claim.metadata.annotation(annotation),
+            ("${pvc.namespace}", _) => Some(claim.namespace.as_str()),
+            ("${pvc.name}", _) if is_name => Some(claim.name.as_str()),
+            (_, Some(annotation)) if is_name => claim.annotation(annotation),
             _ => None,
         };
         let Some(value) = value else {
@@ -208,15 +254,32 @@ mod tests {
     use super::*;
 
     fn sort(parameters: &[(&str, &str)]) -> Result<Parameters, ParameterError> {
-        let claim: PersistentVolumeClaim = serde_json::from_str(
-            r#"{"metadata":{"name":"data","namespace":"team","annotations":{"example.com/key":"s3"}}}"#,
-        )
-        .unwrap();
+        let claim: ObjectMeta =
+            serde_json::from_str(r#"{"name":"data","namespace":"team","annotations":{"example.com/key":"s3"}}"#)
+                .unwrap();
         let parameters = parameters
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
             .collect();
         Parameters::new(&parameters, "pvc-1", &claim)
+    }
+
+    #[test]
+    fn older_names_of_secrets_are_known_and_the_driver_gets_them() {
+        let sorted = sort(&[
+            ("csiNodeStageSecretName", "stage"),
+            ("csiNodeStageSecretNamespace", "${pvc.namespace}"),
+            ("csi.storage.k8s.io/controller-modify-secret-name", "modify"),
+            ("csi.storage.k8s.io/controller-modify-secret-namespace", "x"),
+        ]);
+        let sorted = sorted.unwrap();
+        assert_eq!(
+            sorted.volume_secrets["nodeStageSecretRef"].to_json(),
+            json!({"name": "stage", "namespace": "team"})
+        );
+        assert_eq!(sorted.modify_secret.unwrap().name, "modify");
+        assert_eq!(sorted.for_driver.len(), 2);
+        assert_eq!(older_keys("controller-publish").0, "csiControllerPublishSecretName");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! What to do about a volume of this provisioner: delete its storage once it is released.
 
-use crate::effect::{Action, Change, Reason};
-use crate::parameters::SecretReference;
+use crate::change::{Action, Change, Reason};
+use crate::parameters::{ParameterError, SecretReference, deletion_secret};
 use crate::request::{Backing, places_of};
 use crate::settings::Settings;
 use crate::state::State;
-use berth_core::api::{Kind, PersistentVolume, PersistentVolumeClaim, VolumeSource};
+use berth_core::api::{Kind, ObjectMeta, PersistentVolume, PersistentVolumeClaim, VolumeSource};
 use berth_core::effect::Event;
 use berth_core::hold::{Hold, VolumeHold};
+use berth_core::migration::{TopologyError, TranslationError, csi_class, csi_handle_of};
 use berth_core::names;
 
 /// What to do about a volume.
@@ -27,16 +28,15 @@ pub enum Reclaim {
 /// Decides about a volume.
 #[must_use]
 pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) -> Reclaim {
-    if volume.metadata.annotation(names::PROVISIONED_BY) != Some(settings.provisioner.as_str()) {
+    if !settings.owns(volume) {
         return Reclaim::Nothing;
     }
     if settings.node.as_deref().is_some_and(|node| !is_on(volume, node, state)) {
         return Reclaim::Nothing;
     }
     if let Some(claim) = given_back_by(volume, state) {
-        let mut actions = vec![Action::confirm(Kind::PersistentVolumeClaim, &claim.metadata)];
-        actions.extend(delete(volume));
-        return Reclaim::Act(actions);
+        let confirm = Action::confirm(Kind::PersistentVolumeClaim, &claim.metadata);
+        return delete(volume, state, settings, Some(confirm));
     }
     let protected = volume
         .metadata
@@ -73,19 +73,27 @@ pub fn reclaim(volume: &PersistentVolume, state: &State, settings: &Settings) ->
             ),
         };
     }
-    Reclaim::Act(delete(volume))
+    delete(volume, state, settings, None)
 }
 
 /// Deletes a volume's storage, then its object.
-fn delete(volume: &PersistentVolume) -> Vec<Action> {
-    let mut actions = vec![
+fn delete(volume: &PersistentVolume, state: &State, settings: &Settings, confirm: Option<Action>) -> Reclaim {
+    let backing = match backing(volume, state, settings) {
+        Ok(backing) => backing,
+        Err(error) => {
+            let because = error.to_string();
+            return Reclaim::Wait { because };
+        }
+    };
+    let mut actions: Vec<Action> = confirm.into_iter().collect();
+    actions.extend([
         // The known state may be outdated, and deleted data cannot be recovered: the policy may have changed since.
         Action::confirm(Kind::PersistentVolume, &volume.metadata),
-        Action::DeleteBacking(backing(volume)),
+        Action::DeleteBacking(backing),
         Action::delete(Kind::PersistentVolume, &volume.metadata),
-    ];
+    ]);
     actions.extend(Change::ReleaseVolume.lower(&volume.metadata).map(Action::Api));
-    actions
+    Reclaim::Act(actions)
 }
 
 /// The claim that a volume was created for, if the attempt is over: the claim is not bound, and is no longer held for this attempt. No
@@ -125,28 +133,94 @@ fn change(volume: &PersistentVolume, change: &Change) -> Reclaim {
     }
 }
 
+/// Why the backend cannot be asked to delete a volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackingError {
+    /// An in-tree volume has no CSI form.
+    #[error("the volume has no form that CSI driver {driver:?} knows: {problem}")]
+    Volume {
+        /// The driver.
+        driver: String,
+        /// What is wrong with the volume.
+        problem: TranslationError,
+    },
+    /// The class is broken.
+    #[error("StorageClass {class:?}, which names the secret for the deletion: {problem}")]
+    Class {
+        /// The class.
+        class: String,
+        /// What is wrong with it.
+        problem: TopologyError,
+    },
+    /// The class specifies an invalid secret.
+    #[error("StorageClass {class:?}, which names the secret for the deletion: {problem}")]
+    Secret {
+        /// The class.
+        class: String,
+        /// What is wrong with it.
+        problem: ParameterError,
+    },
+}
+
 /// The volume in the backend.
-#[must_use]
-pub fn backing(volume: &PersistentVolume) -> Backing {
-    let handle = match volume.spec.source() {
-        VolumeSource::Csi(csi) => csi.volume_handle.clone(),
-        VolumeSource::GcePersistentDisk(disk) => disk.pd_name.clone(),
-        VolumeSource::Local(_)
-        | VolumeSource::AwsElasticBlockStore(_)
-        | VolumeSource::AzureDisk(_)
-        | VolumeSource::Cinder(_)
-        | VolumeSource::Iscsi(_)
-        | VolumeSource::Rbd(_)
-        | VolumeSource::Other => volume.metadata.name.clone(),
+///
+/// # Errors
+/// If its name in the backend or the secret for the deletion cannot be found.
+pub fn backing(volume: &PersistentVolume, state: &State, settings: &Settings) -> Result<Backing, BackingError> {
+    let migrated = csi_handle_of(volume).filter(|(plugin, _)| settings.migrates == Some(*plugin));
+    let handle = match (migrated, volume.spec.source()) {
+        (Some((_, handle)), _) => String::from(handle.map_err(|problem| BackingError::Volume {
+            driver: settings.provisioner.clone(),
+            problem,
+        })?),
+        (None, VolumeSource::Csi(csi)) => csi.volume_handle.clone(),
+        (None, VolumeSource::GcePersistentDisk(disk)) => disk.pd_name.clone(),
+        (
+            None,
+            VolumeSource::Local(_)
+            | VolumeSource::AwsElasticBlockStore(_)
+            | VolumeSource::AzureDisk(_)
+            | VolumeSource::Cinder(_)
+            | VolumeSource::Iscsi(_)
+            | VolumeSource::Rbd(_)
+            | VolumeSource::Other,
+        ) => volume.metadata.name.clone(),
     };
-    let annotation = |key| volume.metadata.annotation(key).filter(|text| !text.is_empty());
-    let secret = annotation(names::DELETION_SECRET_NAME)
-        .zip(annotation(names::DELETION_SECRET_NAMESPACE))
-        .map(|(name, namespace)| SecretReference {
+    let secret = secret_of(volume, state, settings)?;
+    Ok(Backing { handle, secret })
+}
+
+/// The secret for deleting a volume. Provisioners write it to the volume; before they did so, they read it from the class.
+fn secret_of(
+    volume: &PersistentVolume,
+    state: &State,
+    settings: &Settings,
+) -> Result<Option<SecretReference>, BackingError> {
+    let annotation = |key| volume.metadata.annotation(key);
+    let written = annotation(names::DELETION_SECRET_NAME).zip(annotation(names::DELETION_SECRET_NAMESPACE));
+    if let Some((name, namespace)) = written {
+        let is_known = !name.is_empty() && !namespace.is_empty();
+        return Ok(is_known.then(|| SecretReference {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
-        });
-    Backing { handle, secret }
+        }));
+    }
+    let class = state
+        .class(volume.class_name())
+        .filter(|class| settings.serves_class(class));
+    let (Some(class), Some(reference)) = (class, &volume.spec.claim_ref) else {
+        return Ok(None);
+    };
+    let name = || class.metadata.name.clone();
+    let parameters = csi_class(class).map(|class| class.parameters);
+    let parameters = parameters.map_err(|problem| BackingError::Class { class: name(), problem })?;
+    let claim = ObjectMeta {
+        name: reference.name.clone(),
+        namespace: reference.namespace.clone(),
+        ..ObjectMeta::default()
+    };
+    let secret = deletion_secret(&parameters, &volume.metadata.name, &claim);
+    secret.map_err(|problem| BackingError::Secret { class: name(), problem })
 }
 
 /// The event for a volume that could not be deleted.

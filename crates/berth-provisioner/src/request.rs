@@ -4,8 +4,10 @@
 //! is a volume with the places it can be reached from, or a failure that is final or can be retried.
 
 use crate::parameters::Parameters;
+use crate::source::Content;
 use crate::topology::{Requirement, Segment};
 use berth_core::api::{Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, StorageClass};
+use berth_core::migration::InTreePlugin;
 use std::collections::BTreeMap;
 
 /// A request for a volume.
@@ -15,8 +17,11 @@ pub struct Request {
     pub name: String,
     /// The claim.
     pub claim: PersistentVolumeClaim,
-    /// Its class, with the effective allowed topologies, however the class specifies them.
+    /// Its class, with the effective allowed topologies, however the class specifies them. A class of a migrated in-tree plugin is in
+    /// the form that the CSI driver reads.
     pub class: StorageClass,
+    /// The in-tree plugin of the class, if its driver is asked: the volume's object gets the form of the plugin's volumes.
+    pub migrated: Option<InTreePlugin>,
     /// The class's parameters, parsed.
     pub parameters: Parameters,
     /// The node that the scheduler chose, if it still exists.
@@ -27,6 +32,10 @@ pub struct Request {
     pub bytes: i64,
     /// The attempt that the volume is created for, if the claim is held.
     pub held_for: Option<String>,
+    /// What the volume is filled with; `None` for an empty volume.
+    pub content: Option<Content>,
+    /// The parameters of its attributes class.
+    pub mutable_parameters: BTreeMap<String, String>,
 }
 
 impl Request {
@@ -37,14 +46,40 @@ impl Request {
     }
 }
 
-/// The name of the volume for a claim.
-#[must_use]
-pub fn volume_name(claim: &PersistentVolumeClaim) -> String {
-    if claim.metadata.uid.is_empty() {
-        // Objects from files may have no UID; namespace and name are unique as well.
-        format!("pvc-{}-{}", claim.metadata.namespace, claim.metadata.name)
-    } else {
-        format!("pvc-{}", claim.metadata.uid)
+/// How volumes are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// The first part of the name.
+    pub prefix: String,
+    /// The number of characters of the claim's UID, without dashes; `None` for the UID as it is.
+    pub uid_length: Option<usize>,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self {
+            prefix: "pvc".to_owned(),
+            uid_length: None,
+        }
+    }
+}
+
+impl Naming {
+    /// The name of the volume for a claim.
+    #[must_use]
+    pub fn volume(&self, claim: &PersistentVolumeClaim) -> String {
+        let (prefix, metadata) = (&self.prefix, &claim.metadata);
+        if metadata.uid.is_empty() {
+            // Objects from files may have no UID; namespace and name are unique as well.
+            return format!("{prefix}-{}-{}", metadata.namespace, metadata.name);
+        }
+        match self.uid_length {
+            None => format!("{prefix}-{}", metadata.uid),
+            Some(length) => {
+                let uid: String = metadata.uid.chars().filter(|one| *one != '-').take(length).collect();
+                format!("{prefix}-{uid}")
+            }
+        }
     }
 }
 
@@ -62,6 +97,8 @@ pub struct Volume {
     pub source: Source,
     /// The places it can be reached from, ORed. Empty means everywhere.
     pub accessible: Vec<Place>,
+    /// It was filled with the requested content.
+    pub filled: bool,
 }
 
 /// The storage of a volume.

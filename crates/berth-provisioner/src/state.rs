@@ -1,8 +1,10 @@
 //! What a provisioner knows about the cluster: the last observed state of each object.
 
 use crate::answer::Then;
+use crate::bids::{Bids, Wait};
 use crate::rejections::Rejections;
-use crate::request::volume_name;
+use crate::request::Naming;
+use crate::source;
 use berth_core::api::{
     CsiNode, Kind, Node, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
@@ -23,6 +25,7 @@ fn is_known(new: &ObjectMeta, known: &ObjectMeta) -> bool {
 /// The objects that provisioning reads. It has one writer, the caller.
 #[derive(Clone, Debug, Default)]
 pub struct State {
+    naming: Naming,
     classes: BTreeMap<String, StorageClass>,
     nodes: BTreeMap<String, Node>,
     csi_nodes: BTreeMap<String, CsiNode>,
@@ -32,9 +35,25 @@ pub struct State {
     /// The attachments of each volume, by name.
     attached: BTreeMap<String, BTreeSet<String>>,
     rejections: Rejections,
+    bids: Bids,
 }
 
 impl State {
+    /// A state in which volumes are named like this.
+    #[must_use]
+    pub fn naming(naming: Naming) -> Self {
+        Self {
+            naming,
+            ..Self::default()
+        }
+    }
+
+    /// The name of the volume for a claim.
+    #[must_use]
+    pub fn volume_name(&self, claim: &PersistentVolumeClaim) -> String {
+        self.naming.volume(claim)
+    }
+
     /// Whether this or a newer state of a claim or volume is known: responses to writes may arrive before the watch, which
     /// then brings only echoes.
     #[must_use]
@@ -101,17 +120,26 @@ impl State {
         match object {
             Object::PersistentVolumeClaim(claim) => {
                 // Its own, and that of its volume if that is being deleted or was created for an attempt.
-                let volume = self.volume(&volume_name(claim)).filter(|volume| {
+                let volume = self.volume(&self.volume_name(claim)).filter(|volume| {
                     volume.metadata.is_deleting() || volume.metadata.annotation(names::MADE_FOR).is_some()
                 });
                 let volume = volume.map(|volume| ObjectKey::volume(&volume.metadata.name));
-                std::iter::once(claim_key(claim)).chain(volume).collect()
+                // A claim that is being deleted may have waited for its clones.
+                let source = source::cloned_claim(claim);
+                let keys = std::iter::once(claim_key(claim)).chain(volume);
+                keys.chain(source.filter(|key| self.is_waiting(key))).collect()
             }
             Object::PersistentVolume(volume) => vec![ObjectKey::volume(&volume.metadata.name)],
             Object::StorageClass(class) => self.unbound(|claim| claim.class_name() == Some(&class.metadata.name)),
             Object::Node(_) | Object::CsiNode(_) => self.selected(&object.metadata().name),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether a claim is being deleted.
+    fn is_waiting(&self, claim: &ObjectKey) -> bool {
+        let claim = self.claim(&claim.namespace, &claim.name);
+        claim.is_some_and(|claim| claim.metadata.is_deleting())
     }
 
     fn selected(&self, node: &str) -> Vec<ObjectKey> {
@@ -126,6 +154,11 @@ impl State {
     /// An earlier rejection may no longer apply after this change.
     fn forget_rejections(&mut self, object: &Object) {
         let metadata = object.metadata();
+        if let Object::PersistentVolumeClaim(claim) = object
+            && (claim.selected_node().is_some_and(|node| !node.is_empty()) || !claim.spec.volume_name.is_empty())
+        {
+            self.bids.forget(&metadata.namespace, &metadata.name);
+        }
         match object {
             Object::PersistentVolumeClaim(claim) if !claim.spec.volume_name.is_empty() => {
                 self.rejections.forget_claim(&metadata.namespace, &metadata.name);
@@ -140,9 +173,17 @@ impl State {
 
     /// Records what happened to a claim.
     pub fn concluded(&mut self, claim: &PersistentVolumeClaim, then: &Then, now: Timestamp) {
-        if let Then::Rejected { node } = then {
-            self.rejections.add(claim, node, now);
+        match then {
+            Then::Rejected { node } => self.rejections.add(claim, node, now),
+            Then::Wait(wait) => self.bids.set(claim, *wait),
+            Then::Rest | Then::Retry => {}
         }
+    }
+
+    /// When this provisioner tries to get a claim that those of all nodes compete for.
+    #[must_use]
+    pub fn waits_for(&self, claim: &PersistentVolumeClaim) -> Option<Wait> {
+        self.bids.get(claim)
     }
 
     /// Until when a rejected node is not tried again for a claim.
@@ -156,7 +197,10 @@ impl State {
         match kind {
             // Its space is free.
             Kind::PersistentVolume => self.rejections.clear(),
-            Kind::PersistentVolumeClaim => self.rejections.forget_claim(namespace, name),
+            Kind::PersistentVolumeClaim => {
+                self.rejections.forget_claim(namespace, name);
+                self.bids.forget(namespace, name);
+            }
             _ => {}
         }
         match kind {
@@ -170,7 +214,9 @@ impl State {
                 return claim.into_iter().collect();
             }
             Kind::PersistentVolumeClaim => {
-                drop(self.claims.remove(&(namespace.to_owned(), name.to_owned())));
+                let claim = self.claims.remove(&(namespace.to_owned(), name.to_owned()));
+                let source = claim.and_then(|claim| source::cloned_claim(&claim));
+                return source.filter(|key| self.is_waiting(key)).into_iter().collect();
             }
             // A volume may have waited to be detached.
             Kind::VolumeAttachment => return self.detach(name).map(ObjectKey::volume).into_iter().collect(),
@@ -248,7 +294,7 @@ impl State {
     /// The volume that a built-in provisioner may hold for a claim although its object was never written.
     #[must_use]
     pub fn unwritten_volume(&self, namespace: &str, claim: &str) -> Option<String> {
-        let volume = volume_name(self.claim(namespace, claim)?);
+        let volume = self.volume_name(self.claim(namespace, claim)?);
         self.volume(&volume).is_none().then_some(volume)
     }
 

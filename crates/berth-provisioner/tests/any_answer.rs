@@ -5,7 +5,7 @@ use berth_core::api::Object;
 use berth_core::effect::Effect;
 use berth_core::names;
 use berth_provisioner::answer::conclude;
-use berth_provisioner::effect::Action;
+use berth_provisioner::change::Action;
 use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
@@ -72,6 +72,7 @@ fn answer() -> impl Strategy<Value = Result<Volume, Failure>> {
                     attributes: BTreeMap::new(),
                 },
                 accessible,
+                filled: false,
             })
         });
     let kinds: [fn(String) -> Failure; 4] = [Failure::last, Failure::in_doubt, Failure::unclear, Failure::not_asked];
@@ -85,7 +86,7 @@ proptest! {
         // An unreadable record is still a record: the driver is asked under exactly the same name.
         match decide(Some(&text)) {
             Decision::Ask(attempt) => prop_assert_eq!(attempt.request.name, "pvc-u"),
-            Decision::Act(_) | Decision::Nothing(_) => {}
+            Decision::Act(_) | Decision::Bid(_) | Decision::Expand(_) | Decision::Nothing(_) => {}
         }
     }
 

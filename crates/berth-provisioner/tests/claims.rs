@@ -7,7 +7,7 @@ use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, Fact, ObjectKey, Patch, Refusal, When};
 use berth_core::names::{self, ATTEMPT, ATTEMPT_FINALIZER};
 use berth_provisioner::answer::{Conclusion, Then, conclude, object_refused};
-use berth_provisioner::effect::{Action, Intent};
+use berth_provisioner::change::{Action, Intent};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::request::{Failure, Source, Volume};
 use berth_provisioner::settings::Settings;
@@ -174,7 +174,11 @@ fn what_a_volume_populator_fills_is_left_to_it() {
         &mut cluster(1),
         claim(|claim| claim["spec"]["dataSourceRef"] = source.clone()),
     );
-    assert_eq!(decision, Decision::Nothing(Idle::Populator));
+    let Decision::Act(Conclusion { actions, then }) = &decision else {
+        panic!("{decision:?}")
+    };
+    assert!(matches!(actions.as_slice(), [Action::Api(Effect::Event(event))] if event.message.contains("populator")));
+    assert_eq!(*then, Then::Rest);
 }
 
 #[test]
@@ -185,8 +189,8 @@ fn what_was_asked_is_recorded_first_and_kept_small() {
         (requirement.requisite.len(), requirement.preferred[0][KEY].as_str()),
         (5000, "n0")
     );
-    let Some(Effect::Patch(record)) = &attempt.record else {
-        panic!("{:?}", attempt.record)
+    let Some(Effect::Patch(record)) = &attempt.record() else {
+        panic!("{:?}", attempt.intent)
     };
     let text = record.body["metadata"]["annotations"][ATTEMPT].as_str().unwrap();
     let intent: Intent = serde_json::from_str(text).unwrap();
@@ -203,6 +207,8 @@ fn recorded(node: &str, partial: bool) -> Value {
             preferred: vec![segment(node)],
         }),
         held_for: None,
+        content: None,
+        mutable_parameters: std::collections::BTreeMap::new(),
         partial,
     };
     claim(|claim| {
@@ -215,7 +221,7 @@ fn recorded(node: &str, partial: bool) -> Value {
 fn what_is_in_doubt_is_asked_again_as_it_was() {
     // The scheduler has chosen n0 since; the request for n7, which is gone, is settled first.
     let attempt = ask(&mut cluster(2), recorded("n7", false));
-    assert!(attempt.record.is_none() && attempt.repeated);
+    assert!(attempt.record().is_none() && attempt.repeated);
     assert_eq!(attempt.node.as_deref(), Some("n7"));
     assert_eq!(attempt.request.requirement.as_ref().unwrap().requisite[0][KEY], "n7");
     // Too many places to record: as long as the node exists, all of them are found again.
@@ -235,7 +241,7 @@ fn a_record_goes_only_when_nothing_is_open() {
     };
     let mut beginning = cluster(1);
     let mut first = ask(&mut beginning, claim(|_| {}));
-    first.recorded(write(&mut beginning, first.record.clone().as_ref()));
+    first.recorded(write(&mut beginning, first.record().as_ref()));
     assert!(forgets(&first, Failure::last("full")));
     assert!(forgets(&first, Failure::not_asked("no secret")));
     assert!(!forgets(&first, Failure::in_doubt("late")));
@@ -271,6 +277,7 @@ fn a_claim_that_goes_is_cleaned_up_after() {
         bytes: 1 << 30,
         source: Source::GcePersistentDisk,
         accessible: vec![],
+        filled: false,
     };
     let Conclusion { actions, then } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
     assert_eq!(then, Then::Rest);
@@ -354,6 +361,7 @@ fn made() -> Volume {
             attributes: BTreeMap::new(),
         },
         accessible: vec![],
+        filled: false,
     }
 }
 
@@ -361,7 +369,7 @@ fn made() -> Volume {
 fn a_record_is_forgotten_in_the_version_that_it_left() {
     let mut cluster = cluster(1);
     let mut attempt = ask(&mut cluster, claim(|_| {}));
-    attempt.recorded(write(&mut cluster, attempt.record.clone().as_ref()));
+    attempt.recorded(write(&mut cluster, attempt.record().as_ref()));
     let Conclusion { actions, .. } = conclude(&attempt, &Err(Failure::last("full")), &Settings::csi(DRIVER));
     let rejected = Effect::Patch(patch(&actions, "reject_node").unwrap().clone());
     // The scheduler has changed the claim meanwhile: whatever it wrote, the step is run again on that.
@@ -510,7 +518,7 @@ fn a_volume_says_which_attempt_it_was_made_for() {
     let mut attempt = ask(&mut cluster, held(MARK));
     assert_eq!(attempt.request.held_for.as_deref(), Some(MARK));
     // The attempt may be over when the response arrives: the record is decisive.
-    let recorded = write(&mut cluster, attempt.record.as_ref());
+    let recorded = write(&mut cluster, attempt.record().as_ref());
     attempt.recorded(recorded);
     let conclusion = conclude(&attempt, &Ok(made()), &Settings::csi(DRIVER));
     let Action::Api(Effect::Create(volume)) = &conclusion.actions[0] else {
@@ -568,4 +576,25 @@ fn a_volume_goes_with_its_attempt_and_with_nothing_else() {
         };
         assert!(!goes || matches!(&decided, Reclaim::Act(actions) if confirms(&actions[0])));
     }
+}
+
+#[test]
+fn a_volume_that_the_selected_node_cannot_reach_is_taken_and_said() {
+    let attempt = ask(&mut cluster(2), claim(|_| {}));
+    let said = |node: &str| {
+        let accessible = vec![BTreeMap::from([(KEY.to_owned(), vec![node.to_owned()])])];
+        let answer = Ok(Volume { accessible, ..made() });
+        let actions = conclude(&attempt, &answer, &Settings::csi(DRIVER)).actions;
+        assert!(matches!(&actions[0], Action::Api(Effect::Create(_))), "{actions:?}");
+        actions.into_iter().find_map(|action| match action {
+            Action::Api(Effect::Event(event)) if event.reason == "ProvisionedElsewhere" => Some(event.message),
+            _ => None,
+        })
+    };
+    assert_eq!(said("n0"), None);
+    let message = said("n1").unwrap();
+    assert!(
+        message.contains("pvc-u-1 in topology.disk.example.com/node=n1, which the selected node n0"),
+        "{message}"
+    );
 }

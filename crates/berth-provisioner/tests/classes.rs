@@ -7,7 +7,7 @@ use berth_core::api::Object;
 use berth_core::effect::Effect;
 use berth_provisioner::answer::conclude;
 use berth_provisioner::builtin::Builtin;
-use berth_provisioner::effect::Action;
+use berth_provisioner::change::Action;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::step::{Decision, step};
@@ -49,6 +49,7 @@ impl World {
             match action {
                 Action::DeleteBacking(backing) => self.builtin.delete(&backing.handle),
                 Action::Api(effect) => self.cluster.apply(effect, &mut carried).unwrap(),
+                Action::Unprotect(snapshot) => panic!("{snapshot}"),
             }
         }
     }
@@ -60,6 +61,8 @@ impl World {
             for claim in state.claims() {
                 match step(claim, &state, &settings, Timestamp::UNIX_EPOCH) {
                     Decision::Nothing(_) => {}
+                    Decision::Bid(bid) => panic!("{bid:?}"),
+                    Decision::Expand(expansion) => panic!("{expansion:?}"),
                     Decision::Act(conclusion) => self.carry_out(&conclusion.actions),
                     Decision::Ask(attempt) => {
                         self.calls += 1;

@@ -48,6 +48,7 @@ fn volume() -> Volume {
             attributes: [].into(),
         },
         accessible: vec![],
+        filled: false,
     }
 }
 
@@ -82,6 +83,9 @@ fn play(
                 told.push(format!("find {}", key.name));
                 course.found(cluster.state().volume(&key.name));
             }
+            Next::Look(lookup) => panic!("{lookup:?}"),
+            Next::Capacity(query) => panic!("{query:?}"),
+            Next::Expand(expansion) => panic!("{expansion:?}"),
             Next::End(ended) => return (told, ended),
         }
         assert!(told.len() < 20, "it never ends: {told:?}");
@@ -177,6 +181,7 @@ fn a_volume_in_a_place_that_was_not_asked_for_is_deleted() {
         let course = Course::of_attempt(attempt, None, Settings::csi(DRIVER));
         let answer = Ok(Volume {
             accessible: accessible.clone(),
+            filled: false,
             ..volume()
         });
         let (told, ended) = play(course, &mut cluster, &answer, |_| None);

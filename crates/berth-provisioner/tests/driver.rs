@@ -202,3 +202,27 @@ fn what_is_on_the_disk_is_all_there_is() {
     let error = Store::open(directory.path(), rooms).unwrap_err().to_string();
     assert!(error.contains("broken.json does not describe a volume"), "{error}");
 }
+
+#[test]
+fn a_copy_is_whole_or_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let rooms = nodes_with_room(1, 10);
+    let segment = rooms[0].segment.clone();
+    let mut store = Store::open(directory.path(), rooms.clone()).unwrap();
+    let source = store.create("source", 4, segment.clone(), false).unwrap();
+    std::fs::write(store.directory(&source.id).join("file"), "text").unwrap();
+    let copy = store.copy("copy", 4, segment, &source.id).unwrap();
+    let file = |id: &str| directory.path().join(id).join("file");
+    assert_eq!(std::fs::read_to_string(file(&copy.id)).unwrap(), "text");
+    // A crash after the copy was described, and another one while a copy was made.
+    std::fs::rename(
+        directory.path().join(&copy.id),
+        directory.path().join(format!("{}.copy", copy.id)),
+    )
+    .unwrap();
+    std::fs::create_dir(directory.path().join("vol-half.copy")).unwrap();
+    let store = Store::open(directory.path(), rooms).unwrap();
+    assert_eq!(std::fs::read_to_string(file(&copy.id)).unwrap(), "text");
+    assert_eq!(store.get(&copy.id).unwrap().source, Some(source.id));
+    assert!(!directory.path().join("vol-half.copy").exists());
+}

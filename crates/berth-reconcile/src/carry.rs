@@ -35,6 +35,9 @@ pub trait Server {
     /// Whether a pod blocks deletion of the claim, according to the server's current state.
     fn is_used(&self, claim: &ObjectKey) -> impl Future<Output = Result<bool, Refused>>;
 
+    /// Whether a pod that has not finished refers to the claim, according to the server's current state.
+    fn is_referenced(&self, claim: &ObjectKey) -> impl Future<Output = Result<bool, Refused>>;
+
     /// Records an event, to be written soon.
     fn tell(&self, event: &Event);
 
@@ -109,6 +112,7 @@ impl<S: Server> Run<'_, S> {
                 found.is_some_and(|found| same(&target.uid, &found.uid) && same(&version, &found.resource_version))
             }
             Fact::ClaimUnused { claim } => !self.server.is_used(claim).await?,
+            Fact::ClaimUnreferenced { claim } => !self.server.is_referenced(claim).await?,
         };
         if holds {
             Ok(())

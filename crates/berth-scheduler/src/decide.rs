@@ -8,6 +8,7 @@ use crate::chance::Chance;
 use crate::cluster::Cluster;
 use crate::diagnose::{self, Diagnosis};
 use crate::equivalence::{self, Equivalence, SharingCounts, Verdicts};
+use crate::extender::NodeAdvice;
 use crate::framework::{Code, PluginName, PreFilter, Refusal};
 use crate::nominated::{Nominated, Question};
 use crate::plugins::{self, FilterState, Outlook, ScoreContext};
@@ -176,16 +177,50 @@ pub fn decide_timed(
     nominated: &Nominated<'_>,
     watch: &mut impl Stopwatch,
 ) -> Decision {
+    decide_advised(cluster, pod, profile, scratch, nominated, None, watch)
+}
+
+/// [`decide_timed`] among the nodes that extenders left, if they were asked.
+pub(crate) fn decide_advised(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+    nominated: &Nominated<'_>,
+    advice: Option<&NodeAdvice>,
+    watch: &mut impl Stopwatch,
+) -> Decision {
     let found = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
-        search.find(nominated, promised, watch)
+        search.find(nominated, advice, promised, watch)
     });
     match found {
         Ok(choice) => place_with_volumes(cluster, &scratch.states, choice),
-        Err(Nowhere { pre_filtered, promised }) => {
-            let diagnosis = diagnose::diagnose(cluster, &scratch.states, pre_filtered, &promised);
-            Decision::Refuse(Box::new(diagnosis))
+        Err(mut nowhere) => {
+            let refused = advice.iter().flat_map(|advice| advice.refused.iter().cloned());
+            nowhere.promised.extend(refused);
+            Decision::Refuse(Box::new(nowhere.diagnose(cluster, &scratch.states)))
         }
     }
+}
+
+/// The nodes that extenders are asked about: those that fit a pod, or the node nominated for it if that fits.
+pub(crate) fn candidates(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    profile: &Profile,
+    scratch: &mut Scratch,
+    nominated: &Nominated<'_>,
+    watch: &mut impl Stopwatch,
+) -> Result<Vec<NodeId>, Box<Diagnosis>> {
+    let found = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
+        if search.verdicts.fitting() == 0 {
+            return None;
+        }
+        watch.begin();
+        search.narrow(nominated, None, promised, watch);
+        (!search.scratch.nodes.is_empty()).then(|| search.scratch.nodes.clone())
+    });
+    found.map_err(|nowhere| Box::new(nowhere.diagnose(cluster, &scratch.states)))
 }
 
 /// [`decide_beside`] without the reasons of a refusal, which cost more than the search itself.
@@ -198,7 +233,7 @@ pub(crate) fn find(
 ) -> Option<Placement> {
     let watch = &mut NoStopwatch;
     let found = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
-        search.find(nominated, promised, watch)
+        search.find(nominated, None, promised, watch)
     });
     match place_with_volumes(cluster, &scratch.states, found.ok()?) {
         Decision::Place(placement) => Some(placement),
@@ -218,16 +253,38 @@ pub(crate) fn fitting_nodes<'s>(
     scratch.nodes.clear();
     let watch = &mut NoStopwatch;
     let _ = search(cluster, pod, profile, scratch, watch, |search, promised, watch| {
-        (search.verdicts.fitting() > 0).then(|| search.narrow(nominated, promised, watch))
+        (search.verdicts.fitting() > 0).then(|| search.narrow(nominated, None, promised, watch))
     });
     &scratch.nodes
+}
+
+/// The nodes that fit a pod, without the cached verdicts: for a cluster that is only supposed to be as it is, which the cache must
+/// not learn.
+pub(crate) fn fitting_if_so(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> NodeMask {
+    let mut states = Vec::new();
+    let pre_filtered = pre_filter(cluster, pod, profile, &mut states, &mut NoStopwatch);
+    if pre_filtered.refusal.is_some() {
+        return NodeMask::none(cluster.nodes());
+    }
+    let mut nodes = cluster.all_nodes().clone();
+    for (_, names) in &pre_filtered.only_nodes {
+        cluster.keep_named(names, &mut nodes);
+    }
+    states.iter().for_each(|state| state.narrow(cluster, &mut nodes));
+    nodes
 }
 
 /// What is needed to describe why no node was found.
 struct Nowhere {
     pre_filtered: PreFiltered,
-    /// Nodes that would fit except for nominated pods there.
+    /// Nodes that would fit except for nominated pods there, or that extenders refused.
     promised: Vec<(NodeId, Refusal)>,
+}
+
+impl Nowhere {
+    fn diagnose(self, cluster: &Cluster, states: &[FilterState]) -> Diagnosis {
+        diagnose::diagnose(cluster, states, self.pre_filtered, &self.promised)
+    }
 }
 
 /// Runs the filter plugins on a pod, and then searches among the nodes that the cached verdicts allow.
@@ -338,6 +395,7 @@ impl Search<'_> {
     fn find(
         &mut self,
         nominated: &Nominated<'_>,
+        advice: Option<&NodeAdvice>,
         promised: &mut Vec<(NodeId, Refusal)>,
         watch: &mut impl Stopwatch,
     ) -> Option<Choice> {
@@ -346,7 +404,8 @@ impl Search<'_> {
         }
         watch.begin();
         let scorers = self.scorers();
-        let is_plain = nominated.own.is_none()
+        let is_plain = advice.is_none()
+            && nominated.own.is_none()
             && nominated.others.is_empty()
             && nominated.avoided.is_empty()
             && self.profile.percentage_of_nodes_to_score.is_none()
@@ -354,11 +413,17 @@ impl Search<'_> {
         if is_plain && scorers.plugins.is_empty() {
             return self.best_kept(scorers.same);
         }
-        self.narrow(nominated, promised, watch);
+        self.narrow(nominated, advice, promised, watch);
         if self.scratch.nodes.is_empty() {
             return None;
         }
         self.score(&scorers, watch);
+        if let Some(advice) = advice.filter(|_| self.scratch.nodes.len() > 1) {
+            let Scratch { nodes, totals, .. } = &mut *self.scratch;
+            for (node, total) in nodes.iter().zip(totals) {
+                *total = total.saturating_add(advice.scores.get(node).copied().unwrap_or(0));
+            }
+        }
         Some(choose(self.scratch))
     }
 
@@ -387,8 +452,14 @@ impl Search<'_> {
         })
     }
 
-    /// Collects the nodes that fit.
-    fn narrow(&mut self, nominated: &Nominated<'_>, promised: &mut Vec<(NodeId, Refusal)>, watch: &mut impl Stopwatch) {
+    /// Collects the nodes that fit. Nodes that extenders left are all considered: they come from a sample already.
+    fn narrow(
+        &mut self,
+        nominated: &Nominated<'_>,
+        advice: Option<&NodeAdvice>,
+        promised: &mut Vec<(NodeId, Refusal)>,
+        watch: &mut impl Stopwatch,
+    ) {
         let mut mask = std::mem::take(&mut self.scratch.mask);
         mask.copy_from(self.verdicts.fits());
         for state in self.filters() {
@@ -399,6 +470,9 @@ impl Search<'_> {
                 other => other.narrow(self.cluster, &mut mask),
             }
             watch.lap(state.plugin(), ExtensionPoint::Filter);
+        }
+        if let Some(advice) = advice {
+            mask.intersect(&advice.left);
         }
         let question = Question {
             pod: self.pod,
@@ -425,11 +499,11 @@ impl Search<'_> {
         nodes.clear();
         match (nominated.own, self.profile.percentage_of_nodes_to_score) {
             (Some(own), _) if mask.contains(own) => nodes.push(own),
-            (_, Some(percentage)) => {
+            (_, Some(percentage)) if advice.is_none() => {
                 let sampler = &mut self.scratch.sampler;
                 sampler.take(self.cluster.all_nodes(), &mask, percentage, nodes);
             }
-            (_, None) => nodes.extend(mask.iter()),
+            _ => nodes.extend(mask.iter()),
         }
         self.scratch.mask = mask;
     }

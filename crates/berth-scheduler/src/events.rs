@@ -149,6 +149,10 @@ impl ClusterEvent {
     #[must_use]
     pub fn help(&self, plugin: PluginName) -> Help {
         use PluginName as P;
+        // Only an extender knows what its answer depends on.
+        if plugin == P::Extender {
+            return Help::Perhaps;
+        }
         match self {
             Self::NodeAdded { node, occupied } => match plugin {
                 P::PodTopologySpread => Help::Perhaps,
@@ -244,7 +248,7 @@ impl ClusterEvent {
         let mut claims = names.clone().map(|name| binder.claim_named(namespace, name));
         // A claim on the way out keeps the pod waiting, whatever becomes of volumes.
         let mut known = claims.clone().flatten();
-        if known.any(|claim| claim.deleting) && !matches!(self, Self::Claim { .. }) {
+        if !matches!(self, Self::Claim { .. }) && known.any(|claim| claim.deleting) {
             return false;
         }
         let class_is = |found: Option<&Claim>, class: Symbol| {
@@ -334,7 +338,8 @@ fn help_of_node_change(node: NodeId, facets: NodeFacets, plugin: PluginName) -> 
         | P::DynamicResources
         | P::GangScheduling
         | P::NodeResourcesBalancedAllocation
-        | P::ImageLocality => false,
+        | P::ImageLocality
+        | P::Extender => false,
     };
     if could { Help::OnNode(node) } else { Help::No }
 }

@@ -12,16 +12,20 @@ macro_rules! plugin_names {
         /// A plugin, named as in kube-scheduler and listed in its default order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum PluginName { $($(#[$doc])* $name,)* }
+        pub enum PluginName {
+            $($(#[$doc])* $name,)*
+            /// The extenders of a configuration: no plugin of a profile, but nodes are refused in its name.
+            Extender,
+        }
 
         impl PluginName {
-            /// Every plugin in default order.
+            /// Every plugin of a profile in default order.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The name as spelled in kube-scheduler.
             #[must_use]
             pub fn as_str(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
+                match self { $(Self::$name => stringify!($name),)* Self::Extender => "Extender" }
             }
 
             /// The plugin with this name.
@@ -33,13 +37,13 @@ macro_rules! plugin_names {
             /// Its default weight if it scores.
             #[must_use]
             pub fn default_weight(self) -> Option<i64> {
-                match self { $(Self::$name => $weight,)* }
+                match self { $(Self::$name => $weight,)* Self::Extender => None }
             }
 
             /// Whether it filters.
             #[must_use]
             pub fn is_filter(self) -> bool {
-                match self { $(Self::$name => $filters,)* }
+                match self { $(Self::$name => $filters,)* Self::Extender => false }
             }
         }
     };
@@ -110,9 +114,8 @@ impl PluginSet {
 
     /// The plugins of the set, in default order.
     pub fn iter(self) -> impl Iterator<Item = PluginName> {
-        PluginName::ALL
-            .iter()
-            .copied()
+        let all = PluginName::ALL.iter().copied();
+        all.chain([PluginName::Extender])
             .filter(move |plugin| self.contains(*plugin))
     }
 }

@@ -13,6 +13,7 @@ pub mod diagnose;
 pub mod equivalence;
 pub mod events;
 pub mod examine;
+pub mod extender;
 pub mod framework;
 pub mod nominated;
 pub mod plugins;

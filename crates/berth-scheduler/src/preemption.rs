@@ -26,8 +26,8 @@ pub enum Preemption {
     NotTried(Option<String>),
     /// No eviction would help: these plugins refuse the pod even without all less important pods.
     Helpless(String, PluginSet),
-    /// These pods must be evicted.
-    Evict(Candidate),
+    /// One of these evictions would do. At least one.
+    Evict(Vec<Candidate>),
 }
 
 /// A node that fits the pod without its victims.
@@ -41,9 +41,9 @@ pub struct Candidate {
     pub violations: usize,
 }
 
-/// Finds the node with the least costly eviction for a pod that was refused everywhere.
+/// Finds the evictions that would let a pod fit that was refused everywhere; [`best`] is the least costly one.
 pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagnosis) -> Preemption {
-    if diagnosis.is_aborted() || diagnosis.node_count == 0 {
+    if !question.profile.preempts || diagnosis.is_aborted() || diagnosis.node_count == 0 {
         return Preemption::NotTried(None);
     }
     if let Some(problem) = ineligible(cluster, question, diagnosis) {
@@ -82,10 +82,10 @@ pub fn preempt(cluster: &mut Cluster, question: &Question<'_>, diagnosis: &Diagn
             break;
         }
     }
-    match best(cluster, candidates) {
-        Some(candidate) => Preemption::Evict(candidate),
-        None => Preemption::Helpless(diagnosis.preemption_refusal(reasons), refused_by),
+    if candidates.is_empty() {
+        return Preemption::Helpless(diagnosis.preemption_refusal(reasons), refused_by);
     }
+    Preemption::Evict(candidates)
 }
 
 /// Why a pod may not preempt others, if so.
@@ -195,7 +195,8 @@ fn reprieve(cluster: &mut Cluster, question: &Question<'_>, node: NodeId, lesser
 }
 
 /// The node to choose: the fewest violated budgets, the least important victims, and the first of equal ones.
-fn best(cluster: &Cluster, candidates: Vec<Candidate>) -> Option<Candidate> {
+#[must_use]
+pub fn best(cluster: &Cluster, candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| {
         let pods = candidate.victims.iter().filter_map(|pod| cluster.pods().get(*pod));
         let victims: Vec<_> = pods.map(|pod| &*pod.footprint).collect();

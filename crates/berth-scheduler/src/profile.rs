@@ -38,6 +38,8 @@ pub struct Profile {
     pub default_spread: DefaultSpread,
     /// Stop searching for nodes when this percentage fits, from 1 to 99. `None` considers every node.
     pub percentage_of_nodes_to_score: Option<NonZero<u8>>,
+    /// Whether pods of this profile evict less important ones: DefaultPreemption is enabled.
+    pub preempts: bool,
     /// Arguments of VolumeBinding.
     pub volume_binding: VolumeBindingArgs,
     /// Feature gates.
@@ -65,6 +67,7 @@ impl Default for Profile {
             ignore_preferred_terms_of_existing_pods: false,
             default_spread: DefaultSpread::system(),
             percentage_of_nodes_to_score: None,
+            preempts: true,
             volume_binding: VolumeBindingArgs::default(),
             gates: FeatureGates::default(),
         }
@@ -158,8 +161,9 @@ impl Default for VolumeBindingArgs {
 pub struct FeatureGates {
     /// Scores nodes by how well existing volumes fit.
     pub volume_capacity_priority: bool,
-    /// Scores nodes by the remaining storage, as in current Kubernetes.
-    pub storage_capacity_scoring: bool,
+    /// Scores nodes by the remaining storage, as in current Kubernetes. If not set, new volumes are scored that way, and existing ones
+    /// by `volume_capacity_priority`.
+    pub storage_capacity_scoring: Option<bool>,
     /// Honours `preventPodSchedulingIfMissing` of CSI drivers.
     pub volume_limit_scaling: bool,
     /// Tolerations with `Gt` and `Lt`.
@@ -172,7 +176,7 @@ impl Default for FeatureGates {
     fn default() -> Self {
         Self {
             volume_capacity_priority: true,
-            storage_capacity_scoring: false,
+            storage_capacity_scoring: None,
             volume_limit_scaling: true,
             taint_toleration_comparison_operators: false,
             volumes: VolumeGates::default(),
@@ -181,26 +185,26 @@ impl Default for FeatureGates {
 }
 
 impl FeatureGates {
-    /// Which of the two volume capacity scores is on. The one of current Kubernetes wins, because it must be enabled
-    /// explicitly.
+    /// Which of the two volume capacity scores is on. If the one of Kubernetes is enabled explicitly, it wins. Without a word about it, its
+    /// default is that of Kubernetes 1.37, which is on, for what the other one leaves to it.
     #[must_use]
     pub fn score_gate(&self) -> ScoreGate {
-        if self.storage_capacity_scoring {
-            ScoreGate::StorageCapacityScoring
-        } else if self.volume_capacity_priority {
-            ScoreGate::VolumeCapacityPriority
-        } else {
-            ScoreGate::Off
+        match (self.volume_capacity_priority, self.storage_capacity_scoring) {
+            (_, Some(true)) | (false, None) => ScoreGate::StorageCapacityScoring,
+            (true, None) => ScoreGate::ExistingAndNew,
+            (true, Some(false)) => ScoreGate::VolumeCapacityPriority,
+            (false, Some(false)) => ScoreGate::Off,
         }
     }
 
     /// Sets a gate by name; returns false if there is no such gate.
     pub fn set(&mut self, gate: &str, on: bool) -> bool {
         let gate = match gate {
+            "StorageCapacityScoring" => self.storage_capacity_scoring.get_or_insert(on),
             "VolumeCapacityPriority" => &mut self.volume_capacity_priority,
-            "StorageCapacityScoring" => &mut self.storage_capacity_scoring,
             "VolumeScheduling" => &mut self.volumes.volume_scheduling,
             "CSIStorageCapacity" => &mut self.volumes.csi_storage_capacity,
+            "PersistentVolumeClaimUnusedSinceTime" => &mut self.volumes.claim_unused_since_time,
             "VolumeLimitScaling" => &mut self.volume_limit_scaling,
             "TaintTolerationComparisonOperators" => &mut self.taint_toleration_comparison_operators,
             _ => return false,

@@ -119,6 +119,8 @@ reasons! {
     /// The pod must be scheduled together with others, which is not supported here.
     Gang = "GangScheduling.NotTogether",
         "Berth does not place pods as a group (spec.workloadRef, spec.schedulingGroup): leave this pod to kube-scheduler";
+    /// An extender refused the node.
+    Extender { message } = "Extender.Refused", "{message}";
     /// A plugin restricted the nodes to others.
     NotAmongNodes { plugins } = "Framework.OnlyNodes", "node(s) didn't satisfy plugin(s) [{plugins}]";
 }

@@ -6,17 +6,23 @@
 //!
 //! Pure: the time is a parameter, and objects come in as values. Rows say what objects say; nothing is decided here.
 
+mod entry;
 mod history;
 mod model;
 mod moment;
 mod overview;
 mod place;
+mod recording;
 mod rows;
+mod shared;
 mod tables;
 
+pub use entry::Entry;
 pub use history::{History, ROWS_MAX};
 pub use model::{Model, Tick};
 pub use moment::Moment;
 pub use overview::{Overview, Rack, Storage, Sum, WaitingPod, Zone};
+pub use recording::{RecordedStep, Recording};
 pub use rows::{Amount, ClaimRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow, WorkloadRow};
-pub use tables::{State, Update};
+pub use shared::Shared;
+pub use tables::{Changes, State, Table, Update};

@@ -1,9 +1,10 @@
 //! Turns changes of objects into changes of rows.
 
+use crate::entry::{Entry, Rows};
 use crate::moment::Moment;
-use crate::rows::{ClaimRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow, WorkloadRow};
-use crate::tables::{State, Update};
-use berth_cluster::field;
+use crate::rows::{NodeRow, PodRow, PoolRow};
+use crate::shared::Shared;
+use crate::tables::{Changes, State, Table, Update};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,8 @@ pub struct Model {
     number: u64,
     /// Whether what changes from now on is news.
     live: bool,
+    /// Whether nothing happens between two times at which changes are told.
+    sees_everything: bool,
     usage: BTreeMap<String, Usage>,
     /// How many volumes can be attached, by node and driver.
     limits: BTreeMap<String, BTreeMap<String, i64>>,
@@ -83,14 +86,46 @@ impl Model {
         self.live = true;
     }
 
+    /// Like [`Self::go_live`], and nothing happens between two times at which changes are told: a pod that is first seen on a node
+    /// has not waited for it.
+    pub(crate) fn go_live_seeing_everything(&mut self) {
+        self.sees_everything = true;
+        self.go_live();
+    }
+
     /// Takes in an object as it is at a time, in milliseconds since 1970. Kinds that have no row are passed over.
     pub fn apply(&mut self, object: &Value, now: i64) {
-        self.change(object, true, now);
+        self.put(Entry::of(object), now);
     }
 
     /// Takes in that an object is gone. Kind, namespace and name are all that is read of it.
     pub fn remove(&mut self, object: &Value, now: i64) {
-        self.change(object, false, now);
+        self.put(Entry::gone(object), now);
+    }
+
+    /// Takes in what was read of an object.
+    pub fn put(&mut self, entry: Entry, now: i64) {
+        let Entry { name, rows } = entry;
+        let (state, update) = (&mut self.state, &mut self.update);
+        match rows {
+            Rows::None => {}
+            Rows::Node(row) => self.put_node(&name, row),
+            Rows::Limits(limits) => self.put_limits(&name, limits),
+            Rows::Pod(row) => self.put_pod(&name, row, now),
+            Rows::Claim(row) => {
+                let news = Moment::of_claim(&name, state.claims.get(&name).map(|row| &**row), row.as_ref());
+                put(&mut state.claims, &mut update.claims, &name, row);
+                self.tell(news);
+            }
+            Rows::Volume(row) => {
+                let news = Moment::of_volume(&name, state.volumes.get(&name).map(|row| &**row), row.as_ref());
+                put(&mut state.volumes, &mut update.volumes, &name, row);
+                self.tell(news);
+            }
+            Rows::Class(row) => put(&mut state.classes, &mut update.classes, &name, row),
+            Rows::Pools(pools) => self.put_pools(&name, pools),
+            Rows::Workload(row) => put(&mut state.workloads, &mut update.workloads, &name, row),
+        }
     }
 
     /// What changed since the last tick, if anything did.
@@ -107,54 +142,6 @@ impl Model {
         })
     }
 
-    fn change(&mut self, object: &Value, there: bool, now: i64) {
-        let kind = field::kind(object);
-        let name = match field::namespace(object) {
-            "" => field::name(object).to_owned(),
-            namespace => format!("{namespace}/{}", field::name(object)),
-        };
-        let (state, update) = (&mut self.state, &mut self.update);
-        match kind {
-            "Node" => self.put_node(&name, there.then(|| NodeRow::of(object))),
-            "CSINode" => self.set_limits(&name, object, there),
-            "Pod" => self.put_pod(&name, there.then(|| PodRow::of(object)), now),
-            "PersistentVolumeClaim" => {
-                let row = there.then(|| ClaimRow::of(object));
-                let news = Moment::of_claim(&name, state.claims.get(&name), row.as_ref());
-                put(&mut state.claims, &mut update.claims, &name, row);
-                self.tell(news);
-            }
-            "PersistentVolume" => {
-                let row = there.then(|| VolumeRow::of(object));
-                let news = Moment::of_volume(&name, state.volumes.get(&name), row.as_ref());
-                put(&mut state.volumes, &mut update.volumes, &name, row);
-                self.tell(news);
-            }
-            "StorageClass" => {
-                let row = there.then(|| ClassRow::of(object));
-                put(&mut state.classes, &mut update.classes, &name, row);
-            }
-            "CSIStorageCapacity" => {
-                let pool = PoolRow::of_capacity(object);
-                self.put_pools(&format!("{kind}/{name}"), there.then(|| (String::new(), pool)));
-            }
-            "CSIDriver" | "CSIDriverCapacity" => {
-                let pools = PoolRow::of_driver(object).filter(|_| there);
-                self.put_pools(&format!("{kind}/{name}"), pools);
-            }
-            "Deployment" | "StatefulSet" | "ReplicaSet" | "ReplicationController" => {
-                let row = WorkloadRow::of(object).filter(|_| there);
-                put(
-                    &mut state.workloads,
-                    &mut update.workloads,
-                    &format!("{kind}/{name}"),
-                    row,
-                );
-            }
-            _ => {}
-        }
-    }
-
     fn tell(&mut self, news: impl IntoIterator<Item = Moment>) {
         if self.live {
             self.moments.extend(news);
@@ -163,7 +150,8 @@ impl Model {
 
     fn put_node(&mut self, name: &str, row: Option<NodeRow>) {
         let row = row.map(|row| self.completed(name, row));
-        let news = Moment::of_node(name, self.state.nodes.get(name), row.as_ref());
+        let before = self.state.nodes.get(name).map(|row| &**row);
+        let news = Moment::of_node(name, before, row.as_ref());
         put(&mut self.state.nodes, &mut self.update.nodes, name, row);
         self.tell(news);
     }
@@ -180,20 +168,13 @@ impl Model {
 
     /// What other objects say of a node has changed.
     fn complete(&mut self, name: &str) {
-        if let Some(row) = self.state.nodes.get(name).cloned() {
-            let row = self.completed(name, row);
+        if let Some(row) = self.state.nodes.get(name) {
+            let row = self.completed(name, NodeRow::clone(row));
             put(&mut self.state.nodes, &mut self.update.nodes, name, Some(row));
         }
     }
 
-    fn set_limits(&mut self, name: &str, csi_node: &Value, there: bool) {
-        let drivers = field::items(csi_node, "/spec/drivers").iter().filter(|_| there);
-        let limits: BTreeMap<String, i64> = drivers
-            .filter_map(|driver| {
-                let count = field::number(driver, "/allocatable/count")?;
-                Some((field::text(driver, "/name").to_owned(), count))
-            })
-            .collect();
+    fn put_limits(&mut self, name: &str, limits: BTreeMap<String, i64>) {
         match limits.is_empty() {
             true => self.limits.remove(name),
             false => self.limits.insert(name.to_owned(), limits),
@@ -203,10 +184,11 @@ impl Model {
 
     fn put_pod(&mut self, name: &str, row: Option<PodRow>, now: i64) {
         let before = self.state.pods.get(name).cloned();
-        if before == row {
+        if before.as_deref() == row.as_ref() {
             return;
         }
-        let since = self.waiting.get(name).copied();
+        let came = before.is_none() && self.sees_everything;
+        let since = self.waiting.get(name).copied().or(came.then_some(now));
         if row.as_ref().is_some_and(PodRow::is_waiting) {
             self.waiting.entry(name.to_owned()).or_insert(now);
         } else {
@@ -215,9 +197,9 @@ impl Model {
         let waited = since
             .filter(|_| self.live)
             .map(|since| now.saturating_sub(since).max(0));
-        self.tell(Moment::of_pod(name, before.as_ref(), row.as_ref(), waited));
-        for (pod, sign) in [(&before, -1), (&row, 1)] {
-            if let Some((pod, node)) = pod.as_ref().and_then(|pod| Some((pod, pod.holds()?))) {
+        self.tell(Moment::of_pod(name, before.as_deref(), row.as_ref(), waited));
+        for (pod, sign) in [(before.as_deref(), -1), (row.as_ref(), 1)] {
+            if let Some((pod, node)) = pod.and_then(|pod| Some((pod, pod.holds()?))) {
                 self.count(node, pod, sign);
             }
         }
@@ -251,15 +233,11 @@ impl Model {
 }
 
 /// Changes a row, and takes down that it changed, if it did.
-fn put<R: Clone + PartialEq>(
-    rows: &mut BTreeMap<String, R>,
-    changed: &mut BTreeMap<String, Option<R>>,
-    name: &str,
-    row: Option<R>,
-) {
-    if rows.get(name) == row.as_ref() {
+fn put<R: PartialEq>(rows: &mut Table<R>, changed: &mut Changes<R>, name: &str, row: Option<R>) {
+    if rows.get(name).map(|row| &**row) == row.as_ref() {
         return;
     }
+    let row = row.map(Shared::new);
     match &row {
         Some(row) => rows.insert(name.to_owned(), row.clone()),
         None => rows.remove(name),

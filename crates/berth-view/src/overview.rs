@@ -108,6 +108,8 @@ pub struct Overview {
     pub total: Sum,
     /// Pods that have a node and are not over.
     pub placed: usize,
+    /// Pods that have a node and do not run: not started, or failed with no owner that replaces them.
+    pub not_running: usize,
     /// Claims, and how many of them are bound.
     pub claims: (usize, usize),
     /// Pods that wait, those with the most frequent reason first.
@@ -131,6 +133,7 @@ impl Overview {
     pub fn of(state: &State) -> Self {
         let mut overview = Self {
             placed: state.pods.values().filter(|pod| pod.holds().is_some()).count(),
+            not_running: state.pods.values().filter(|pod| pod.is_stopped()).count(),
             claims: (
                 state.claims.len(),
                 state.claims.values().filter(|claim| claim.phase == "Bound").count(),
@@ -151,7 +154,7 @@ impl Overview {
             let rack = overview.rack(&row.zone, &row.rack);
             rack.nodes.insert(name.clone(), sum);
         }
-        let claims = state.claims.values().map(|claim| (claim.volume.as_str(), claim));
+        let claims = state.claims.values().map(|claim| (claim.volume.as_str(), &**claim));
         let claims: BTreeMap<&str, &ClaimRow> = claims.collect();
         for (name, row) in &state.volumes {
             let storage = storage(row, claims.get(name.as_str()).copied());
@@ -239,7 +242,7 @@ fn waiting(state: &State) -> Vec<WaitingPod> {
 fn reason(state: &State, pod: &PodRow) -> String {
     let unknown = pod.claims.iter().find(|claim| !state.claims.contains_key(*claim));
     match (pod.message.as_str(), pod.nominated.as_str(), unknown) {
-        ("", "", None) => "not looked at yet".to_owned(),
+        ("", "", None) => "not tried yet".to_owned(),
         ("", "", Some(claim)) => format!("waiting for claim {claim}"),
         ("", node, _) => format!("waiting for {node}"),
         (message, _, _) => message.to_owned(),

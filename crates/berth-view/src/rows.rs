@@ -151,6 +151,16 @@ impl PodRow {
         (!self.node.is_empty() && !is_over).then_some(&*self.node)
     }
 
+    /// Whether it has a node and does not run, and nobody ends or replaces it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let is_stopped = match self.phase.as_str() {
+            "" | "Pending" => true,
+            "Failed" => self.owner.is_empty(),
+            _ => false,
+        };
+        !self.node.is_empty() && is_stopped && !self.deleting
+    }
+
     /// Whether it waits for a node.
     pub(crate) fn is_waiting(&self) -> bool {
         self.node.is_empty() && matches!(self.phase.as_str(), "" | "Pending") && !self.deleting

@@ -1,15 +1,22 @@
 //! The tables that a page shows, and changes to them.
 
 use crate::rows::{ClaimRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow, WorkloadRow};
+use crate::shared::Shared;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Rows by name.
+pub type Table<R> = BTreeMap<String, Shared<R>>;
+
+/// Rows that changed, by name; nothing where a row is gone.
+pub type Changes<R> = BTreeMap<String, Option<Shared<R>>>;
 
 macro_rules! tables {
     ($($(#[doc = $doc:literal])* $name:ident: $row:ty,)*) => {
         /// All rows, by name.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct State {
-            $($(#[doc = $doc])* pub $name: BTreeMap<String, $row>,)*
+            $($(#[doc = $doc])* pub $name: Table<$row>,)*
         }
 
         /// Rows that changed, by name; nothing where a row is gone. Tables without a change are left out of the JSON.
@@ -18,7 +25,7 @@ macro_rules! tables {
             $(
                 $(#[doc = $doc])*
                 #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-                pub $name: BTreeMap<String, Option<$row>>,
+                pub $name: Changes<$row>,
             )*
         }
 
@@ -62,7 +69,7 @@ tables! {
     workloads: WorkloadRow,
 }
 
-fn apply<R: Clone>(rows: &mut BTreeMap<String, R>, changed: &BTreeMap<String, Option<R>>) {
+fn apply<R>(rows: &mut Table<R>, changed: &Changes<R>) {
     for (name, row) in changed {
         match row {
             Some(row) => rows.insert(name.clone(), row.clone()),

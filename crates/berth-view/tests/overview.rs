@@ -118,8 +118,8 @@ fn pods_with_the_most_frequent_reason_come_first() {
     ]);
     let told: Vec<(&str, &str)> = overview.waiting.iter().map(|pod| (&*pod.name, &*pod.reason)).collect();
     let expected = [
-        ("shop/c", "not looked at yet"),
-        ("shop/d", "not looked at yet"),
+        ("shop/c", "not tried yet"),
+        ("shop/d", "not tried yet"),
         ("shop/a", "no room"),
         ("shop/b", "waiting for claim shop/missing"),
     ];

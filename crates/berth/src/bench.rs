@@ -1,6 +1,6 @@
 //! `berth bench`: runs the benchmarks of `berth-bench` on the scheduler and the simulation that users run.
 
-use crate::cli::{Bench, BenchSimulateArgs, DecideArgs, Output};
+use crate::cli::{Bench, BenchSimulateArgs, DecideArgs, DecideCase, Output};
 use crate::input::{Gaps, Progress as _};
 use crate::run::write_json;
 use crate::simulate::{Subject, examined, render_html};
@@ -48,6 +48,7 @@ fn decide(args: &DecideArgs) -> anyhow::Result<decide::Measurement> {
         pods: args.pods as usize,
         claims: args.claims as usize,
         shapes: args.shapes.map(|shapes| shapes.get() as usize),
+        case: case(args.case),
         seed: args.seed,
     };
     let configuration = args.decisions.read()?;
@@ -58,6 +59,21 @@ fn decide(args: &DecideArgs) -> anyhow::Result<decide::Measurement> {
     });
     line.done();
     Ok(measured)
+}
+
+fn case(case: DecideCase) -> decide::Case {
+    match case {
+        DecideCase::Plain => decide::Case::Plain,
+        DecideCase::AntiAffinity => decide::Case::AntiAffinity,
+        DecideCase::Spread => decide::Case::Spread,
+        DecideCase::Taints => decide::Case::Taints,
+        DecideCase::Classes => decide::Case::Classes,
+        DecideCase::Zonal => decide::Case::Zonal,
+        DecideCase::Regional => decide::Case::Regional,
+        DecideCase::Pools => decide::Case::Pools,
+        DecideCase::Preemption => decide::Case::Preemption,
+        DecideCase::Churn => decide::Case::Churn,
+    }
 }
 
 fn size(args: &BenchSimulateArgs) -> simulate::Size {
@@ -111,7 +127,7 @@ impl simulate::Simulation for Measured {
     }
 
     fn page(outcome: &Outcome) -> String {
-        render_html(outcome, &Subject::default())
+        render_html(outcome, &Subject::default(), None)
     }
 
     fn counts(outcome: &Outcome) -> simulate::Counts {

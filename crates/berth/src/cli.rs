@@ -1,11 +1,12 @@
 //! The command line.
 
 use crate::cluster::ClusterArgs;
-use crate::config::{ConfigArgs, EmbeddedControllerArgs, GateArgs};
+use crate::config::{ConfigArgs, Election, EmbeddedControllerArgs, GateArgs};
 use crate::csi_driver::CsiDriverArgs;
 use crate::duration::duration;
 use crate::flags::go::boolean;
 use crate::flags::kube_scheduler::KubeSchedulerArgs;
+use crate::flags::storage_controllers::KubeControllerManagerArgs;
 use crate::help;
 use crate::man::ManArgs;
 use crate::plan::PlanArgs;
@@ -71,7 +72,7 @@ pub enum Command {
     /// built-in provisioners and node agents. Prints the kubeconfig to use, then one line per event.
     #[command(after_help = help::UP_AFTER_HELP)]
     Up(UpArgs),
-    /// Show a cluster live, on a web page or in the terminal: zones, nodes, pods and volumes, and why pods wait.
+    /// Show a cluster live, on a web page or in the terminal: zones, nodes, pods and volumes, and why pods are pending.
     ///
     /// Serves the page on loopback and prints its address. With --terminal, shows the cluster in the terminal instead. Reads
     /// what `berth explain` reads, and never secrets. Changes nothing.
@@ -126,6 +127,8 @@ pub enum Command {
 pub enum Schema {
     /// The scenarios of `berth simulate`.
     Scenario,
+    /// The candidates of `berth plan`.
+    Candidates,
 }
 
 /// What to measure.
@@ -157,7 +160,7 @@ pub enum SimulateOutput {
     Table,
     /// One JSON object, for scripts.
     Json,
-    /// A self-contained web page with a map of the topology.
+    /// A self-contained web page with a map of the topology, of each moment of a scenario too.
     Html,
 }
 
@@ -204,6 +207,9 @@ pub struct ExplainArgs {
     /// The configuration of decisions.
     #[command(flatten)]
     pub decisions: ConfigArgs,
+    /// What the volume controller does.
+    #[command(flatten)]
+    pub controller: EmbeddedControllerArgs,
 }
 
 /// Arguments of `berth simulate`.
@@ -264,6 +270,9 @@ pub struct DecideArgs {
     /// see below.
     #[arg(long, value_name = "N")]
     pub shapes: Option<NonZero<u32>>,
+    /// What is hard about the generated cluster and its pods.
+    #[arg(long, value_enum, default_value = "plain", value_name = "CASE")]
+    pub case: DecideCase,
     /// Random seed of the generated cluster.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -273,6 +282,31 @@ pub struct DecideArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
+}
+
+/// What `berth bench decide` makes hard.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecideCase {
+    /// Nothing: local volumes, and pods that require nothing of nodes.
+    Plain,
+    /// Required anti-affinity: no two pods of an application on one node.
+    AntiAffinity,
+    /// Topology spread: pods of an application are spread over zones (required) and nodes (preferred).
+    Spread,
+    /// A hundred teams with tainted nodes that only their pods tolerate; every seventh node has a soft taint.
+    Taints,
+    /// Fifty storage classes.
+    Classes,
+    /// Volumes that all nodes of a zone can reach.
+    Zonal,
+    /// Volumes that all nodes can reach.
+    Regional,
+    /// No existing volumes: all are provisioned, and each node has a storage pool of its own.
+    Pools,
+    /// All nodes are full of less important pods, which are evicted.
+    Preemption,
+    /// At most 100 pods run: the oldest is deleted after each placement.
+    Churn,
 }
 
 /// Arguments of `berth bench simulate`.
@@ -427,6 +461,16 @@ pub struct ComponentArgs {
     pub verbose: bool,
 }
 
+impl ComponentArgs {
+    /// Leader election with the lease duration of the flag, if it is set.
+    pub(crate) fn election(&self, election: Election) -> Election {
+        match self.leader_elect_lease_duration {
+            Some(duration) => election.with_lease_duration(duration),
+            None => election,
+        }
+    }
+}
+
 /// Arguments of `berth scheduler`.
 #[derive(Args, Debug)]
 pub struct SchedulerArgs {
@@ -464,4 +508,7 @@ pub struct ControllerArgs {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
+    /// Flags of kube-controller-manager.
+    #[command(flatten)]
+    pub kubernetes: KubeControllerManagerArgs,
 }

@@ -414,10 +414,15 @@ pub async fn evidence_of(connection: &Connection) -> Result<Vec<Source>, ListErr
     for (resource, fields) in EVIDENCE {
         let plural = resource.plural;
         match pages(connection, resource, None, fields).await {
-            Ok(pages) => sources.extend(pages.into_iter().map(|page| Source::Text {
-                name: format!("the cluster's {plural}").into(),
-                bytes: page.to_vec(),
-            })),
+            // The server does not have the kind.
+            Ok(pages) if pages.is_empty() => {}
+            Ok(pages) => {
+                sources.push(Source::Listed(plural.to_owned()));
+                sources.extend(pages.into_iter().map(|page| Source::Text {
+                    name: format!("the cluster's {plural}").into(),
+                    bytes: page.to_vec(),
+                }));
+            }
             Err(error) if error.is_forbidden() => sources.push(Source::Gap(format!("{plural}: {NOT_ALLOWED}"))),
             Err(error) => return Err(error),
         }

@@ -5,8 +5,7 @@
 //! themselves.
 
 use crate::cli::{ComponentArgs, ControllerArgs, SchedulerArgs};
-use crate::config::{Configuration, ControllerFile, Election, SCHEDULER_GATES};
-use crate::flags::kube_scheduler::KubeSchedulerArgs;
+use crate::config::{CONTROLLER_GATES, Configuration, ControllerFile, Election, SCHEDULER_GATES};
 use crate::flags::logging;
 use crate::input;
 use crate::terminal::{Clean, Color};
@@ -17,7 +16,7 @@ use berth_kube::lease::LeaseOptions;
 use berth_kube::{CancellationToken, Client, connect, controller, scheduler};
 use serde::de::DeserializeOwned;
 use std::future::Future;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hasher as _, RandomState};
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -33,27 +32,31 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     let configuration = args.decisions.read()?;
     let (settings, flags) = (&configuration.process, &args.kubernetes);
-    let process = process(
-        &args.component,
-        &flags.usual_lease,
-        Some(&election(flags, settings.election.clone())),
-    );
+    let election = flags
+        .generic
+        .election(&args.component, settings.election.clone().unwrap_or_default())?;
+    let process = process(&args.component, &flags.usual_lease, &election);
     let mut options = scheduler::Options {
         seed: args.seed,
+        cold_standby: settings.cold_standby,
         announcement: match process.leader_election {
             Some(_) => None,
-            None => announcement(&args.component, &configuration),
+            None => announcement(
+                lease_namespace(&args.component, configuration.process.election.as_ref()),
+                &configuration,
+            ),
         },
         process: ProcessOptions {
-            secure: flags.secure.options()?,
-            ..announced(process)
+            secure: flags.generic.secure.options()?,
+            ..announced(process, &configuration)
         },
         ..scheduler_options(&configuration)
     };
     options.settings.hold_volumes = args.hold_volumes;
+    options.settings.replica = replica();
     options.settings.times.flush_after = flags.pod_max_in_unschedulable_pods_duration;
     let kubeconfig = args.component.kubeconfig.as_deref().or(settings.kubeconfig.as_deref());
-    let level = logging::level(args.component.verbose, flags.verbosity);
+    let level = logging::level(args.component.verbose, flags.generic.verbosity);
     let gates = args.decisions.gates.warnings(SCHEDULER_GATES)?;
     let warnings: Vec<String> = gates.into_iter().chain(flags.unused.warnings()).collect();
     on_cluster_of(kubeconfig, level, color, |client, cancel| async move {
@@ -64,23 +67,11 @@ pub fn scheduler(args: &SchedulerArgs, color: Color) -> anyhow::Result<()> {
     })
 }
 
-/// Leader election of schedulers: flags take precedence over the file, and the file over the defaults of
-/// kube-scheduler.
-fn election(flags: &KubeSchedulerArgs, file: Option<Election>) -> Election {
-    let file = file.unwrap_or_default();
-    Election {
-        name: flags.leader_elect_resource_name.clone().or(file.name),
-        renew_deadline: flags.leader_elect_renew_deadline.unwrap_or(file.renew_deadline),
-        retry_period: flags.leader_elect_retry_period.unwrap_or(file.retry_period),
-        ..file
-    }
-}
-
 /// The options of a scheduler with this configuration.
 #[must_use]
 pub fn scheduler_options(configuration: &Configuration) -> scheduler::Options {
     scheduler::Options {
-        settings: configuration.settings(),
+        settings: configuration.live_settings(),
         configuration: Some(configuration.shown().to_string().into()),
         ..scheduler::Options::default()
     }
@@ -95,9 +86,12 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
     let gates = args.gates.read()?.volumes;
     let mut settings = file.settings();
     settings.volume_scheduling &= gates.volume_scheduling;
+    settings.claim_unused_since_time = gates.claim_unused_since_time;
     let usual = controller::Options::default();
     let of_file = file.require_delayed_binding_scheduler.unwrap_or(false);
     let required = args.require_delayed_binding_scheduler || of_file;
+    let flags = &args.kubernetes;
+    let election = flags.generic.election(&args.component, Election::off())?;
     let options = controller::Options {
         settings,
         workers: file.workers.unwrap_or(usual.workers),
@@ -105,10 +99,22 @@ pub fn controller(args: &ControllerArgs, color: Color) -> anyhow::Result<()> {
             .resync_seconds
             .map_or(usual.resync, |seconds| Duration::from_secs(seconds.max(1))),
         required_scheduler: required.then(|| RequiredScheduler::new(lease_namespace(&args.component, None))),
-        process: process(&args.component, "berth-controller", None),
+        process: ProcessOptions {
+            secure: flags.generic.secure.options()?,
+            ..process(&args.component, "berth-controller", &election)
+        },
         ..usual
     };
-    on_cluster(&args.component, color, |client, cancel| async move {
+    let warnings: Vec<String> = args
+        .gates
+        .warnings(CONTROLLER_GATES)?
+        .into_iter()
+        .chain(flags.unused.warnings())
+        .collect();
+    let level = logging::level(args.component.verbose, flags.generic.verbosity);
+    let kubeconfig = args.component.kubeconfig.as_deref();
+    on_cluster_of(kubeconfig, level, color, |client, cancel| async move {
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         Ok(controller::run(client, options, cancel).await?)
     })
 }
@@ -128,23 +134,29 @@ pub(crate) fn read<T: DeserializeOwned + Default>(path: Option<&Path>) -> anyhow
         .map_err(|error| anyhow::anyhow!("{name}: {}: {}", error.path(), error.inner()))
 }
 
-/// The scheduler's lease, with its capabilities.
-fn announced(mut process: ProcessOptions) -> ProcessOptions {
+/// The namespace of leases, unless configured.
+pub(crate) const LEASE_NAMESPACE: &str = "kube-system";
+/// The usual lease of kube-scheduler.
+pub(crate) const KUBE_LEASE: &str = "kube-scheduler";
+/// The usual lease of Berth's schedulers. A scheduler without leader election appends a dot and the name of its first profile.
+pub(crate) const BERTH_LEASE: &str = "berth-scheduler";
+
+/// The scheduler's lease, with its capabilities and the names of its profiles.
+fn announced(mut process: ProcessOptions, configuration: &Configuration) -> ProcessOptions {
+    let announcing = |lease| announcing(lease, configuration.scheduler_names());
     process.leader_election = process.leader_election.map(announcing);
     process
 }
 
 /// The lease by which a scheduler without leader election announces itself.
-fn announcement(args: &ComponentArgs, configuration: &Configuration) -> Option<LeaseOptions> {
-    let first = configuration.profiles.first()?;
-    let name = format!("berth-scheduler.{}", first.scheduler_name);
-    let namespace = lease_namespace(args, configuration.process.election.as_ref());
+pub(crate) fn announcement(namespace: &str, configuration: &Configuration) -> Option<LeaseOptions> {
+    let name = format!("{BERTH_LEASE}.{}", configuration.scheduler_names().next()?);
     let lease = LeaseOptions {
         // There is no standby: a few renewals in the minute that controllers wait are enough.
         retry: Duration::from_secs(10),
         ..LeaseOptions::new(namespace, name, identity())
     };
-    Some(announcing(lease))
+    Some(announcing(lease, configuration.scheduler_names()))
 }
 
 /// The identity of this process: unique for every replica, on any machine, even with equal process IDs.
@@ -160,52 +172,37 @@ pub(crate) fn identity() -> &'static str {
     &IDENTITY
 }
 
+/// A number for this process that another replica hardly ever has.
+fn replica() -> u16 {
+    let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(identity());
+    u16::try_from(hash & u64::from(u16::MAX)).unwrap_or_default()
+}
+
 fn lease_namespace<'a>(args: &'a ComponentArgs, file: Option<&'a Election>) -> &'a str {
     let of_file = file.and_then(|election| election.namespace.as_deref());
     args.leader_elect_namespace
         .as_deref()
         .or(of_file)
-        .unwrap_or("kube-system")
+        .unwrap_or(LEASE_NAMESPACE)
 }
 
-/// How a component runs, with the lease for its leader election. Arguments take precedence over the file; times derived
-/// from a duration have the proportions that Kubernetes components use.
-pub(crate) fn process(args: &ComponentArgs, lease: &str, file: Option<&Election>) -> ProcessOptions {
-    let lease = || {
-        let name = file.and_then(|election| election.name.as_deref()).unwrap_or(lease);
-        let options = LeaseOptions::new(lease_namespace(args, file), name, identity());
-        match (args.leader_elect_lease_duration, file) {
-            (Some(duration), _) => LeaseOptions {
-                duration,
-                renew_deadline: duration * 2 / 3,
-                retry: duration * 2 / 15,
-                ..options
-            },
-            (None, Some(election)) => LeaseOptions {
-                duration: election.lease_duration,
-                renew_deadline: election.renew_deadline,
-                retry: election.retry_period,
-                ..options
-            },
-            (None, None) => options,
-        }
+/// How a component runs, with the lease for its leader election. Arguments take precedence.
+pub(crate) fn process(args: &ComponentArgs, lease: &str, election: &Election) -> ProcessOptions {
+    let lease = || LeaseOptions {
+        duration: election.lease_duration,
+        renew_deadline: election.renew_deadline,
+        retry: election.retry_period,
+        ..LeaseOptions::new(
+            lease_namespace(args, Some(election)),
+            election.name.as_deref().unwrap_or(lease),
+            identity(),
+        )
     };
-    let of_file = file.is_some_and(|election| election.elect);
     ProcessOptions {
-        leader_election: args.leader_elect.unwrap_or(of_file).then(lease),
+        leader_election: args.leader_elect.unwrap_or(election.elect).then(lease),
         listen: args.listen,
         ..ProcessOptions::default()
     }
-}
-
-/// Runs a component on the cluster of the arguments until it ends or is interrupted.
-pub(crate) fn on_cluster<F: Future<Output = anyhow::Result<()>>>(
-    args: &ComponentArgs,
-    color: Color,
-    run: impl FnOnce(Client, CancellationToken) -> F,
-) -> anyhow::Result<()> {
-    let level = logging::level(args.verbose, None);
-    on_cluster_of(args.kubeconfig.as_deref(), level, color, run)
 }
 
 /// Runs a component on the cluster of a kubeconfig until it ends or is interrupted.
@@ -287,23 +284,28 @@ mod tests {
     use super::*;
     use clap::Parser as _;
 
-    fn election(arguments: &[&str], file: Option<&Election>) -> Option<LeaseOptions> {
+    fn election(arguments: &[&str], file: Election) -> anyhow::Result<Option<LeaseOptions>> {
         let line = ["berth", "controller"].iter().chain(arguments);
         let crate::cli::Command::Controller(args) = crate::cli::Cli::parse_from(line).command else {
             panic!("{arguments:?}")
         };
-        process(&args.component, "berth-scheduler", file).leader_election
+        let election = args.kubernetes.generic.election(&args.component, file)?;
+        Ok(process(&args.component, "berth-scheduler", &election).leader_election)
+    }
+
+    fn times(lease: &LeaseOptions) -> [u64; 3] {
+        [lease.duration, lease.renew_deadline, lease.retry].map(|one| one.as_secs())
     }
 
     #[test]
     fn arguments_go_before_the_file_and_the_file_before_the_defaults() {
-        assert_eq!(election(&[], None), None);
-        let usual = election(&["--leader-elect"], None).unwrap();
+        assert_eq!(election(&[], Election::off()).unwrap(), None);
+        let usual = election(&["--leader-elect"], Election::off()).unwrap().unwrap();
         assert_eq!(
             (usual.namespace.as_str(), usual.name.as_str()),
             ("kube-system", "berth-scheduler")
         );
-        assert_eq!(usual.duration, Duration::from_secs(15));
+        assert_eq!(usual, LeaseOptions::new("kube-system", "berth-scheduler", identity()));
         let file = Election {
             lease_duration: Duration::from_secs(30),
             renew_deadline: Duration::from_secs(21),
@@ -312,9 +314,8 @@ mod tests {
             namespace: Some("storage".to_owned()),
             ..Election::default()
         };
-        let of_file = election(&[], Some(&file)).unwrap();
+        let of_file = election(&[], file.clone()).unwrap().unwrap();
         assert_eq!((of_file.namespace.as_str(), of_file.name.as_str()), ("storage", "ours"));
-        let times = |lease: &LeaseOptions| [lease.duration, lease.renew_deadline, lease.retry].map(|one| one.as_secs());
         assert_eq!(times(&of_file), [30, 21, 3]);
         let flags = [
             "--leader-elect-namespace",
@@ -322,12 +323,29 @@ mod tests {
             "--leader-elect-lease-duration",
             "60s",
         ];
-        let both = election(&flags, Some(&file)).unwrap();
+        let both = election(&flags, file.clone()).unwrap().unwrap();
         assert_eq!((both.namespace.as_str(), times(&both)), ("other", [60, 40, 8]));
-        assert_eq!(election(&["--leader-elect=false"], Some(&file)), None);
+        assert_eq!(election(&["--leader-elect=false"], file.clone()).unwrap(), None);
         let off = Election { elect: false, ..file };
-        assert_eq!(election(&[], Some(&off)), None);
-        assert!(election(&["--leader-elect"], Some(&off)).is_some());
+        assert_eq!(election(&[], off.clone()).unwrap(), None);
+        assert!(election(&["--leader-elect"], off).unwrap().is_some());
+    }
+
+    #[test]
+    fn times_of_flags_count_beside_a_lease_duration_and_must_fit_it() {
+        let flags = "--leader-elect --leader-elect-lease-duration=60s --leader-elect-renew-deadline=50s \
+                     --leader-elect-retry-period=5s --leader-elect-resource-name=kube-controller-manager";
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let lease = election(&flags, Election::off()).unwrap().unwrap();
+        assert_eq!(
+            (lease.name.as_str(), times(&lease)),
+            ("kube-controller-manager", [60, 50, 5])
+        );
+        let error = election(&["--leader-elect-renew-deadline=20s"], Election::off()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "leader election: leaseDuration must be more than renewDeadline, which is 20s; see --leader-elect-*"
+        );
     }
 
     #[test]

@@ -17,8 +17,8 @@ Examples:
   berth bench decide --nodes 5000 --pods 2000 --claims 1
 
 Exit status: 0 success (explain: the pod fits a node; simulate: every pod has a node; plan: there is one), 1 explain: the pod fits \
-no node; simulate: some pod is pending; plan: there is none; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod fits, but is \
-pending for another reason.";
+no node; simulate: some pod is pending; plan: there is none; snapshot: nodes or pods are missing, 2 bad input or usage, 3 explain: the pod is pending \
+for a reason other than room.";
 
 pub(crate) const EXPLAIN_AFTER_HELP: &str = "\
 Examples:
@@ -36,16 +36,18 @@ Examples:
   berth explain -f cluster/ --pod db-0 --config scheduler.yaml \\
     --feature-gates StorageCapacityScoring=true
 
-Preemption is evaluated as the scheduler would; the answer names the node and the pods that would be evicted. A pod that does \
-not exist yet, but that a workload in the files would create, is explained too. Kinds that you may not list are reported on \
-standard error and left out; listing nodes and pods is required.
+Preemption is evaluated as the scheduler would; the answer names the node and the pods that would be evicted. Manifests that no API \
+server has stored are explained as if they had just been applied: workloads have created pods, and claims that bind immediately \
+are bound. Kinds that you may not list are reported on standard error and left out; listing nodes and pods is required.
 
 If the pod fits but is still pending, the answer starts with the reason: no scheduler serves its schedulerName, its provisioner \
-fails or does not respond, binding timed out, it has scheduling gates, it waits for preempted pods to terminate, or it is being \
-deleted. The evidence is in events and leases; include them in files (kubectl get events,leases -A -o yaml).
+fails or does not respond, binding timed out, it has scheduling gates, it waits for preempted pods to terminate, other pending pods \
+get its place, it is being deleted, or no scheduler has tried it. The evidence is in events and leases; include them in files \
+(kubectl get events,leases -A -o yaml).
 
 Exit status: 0 the pod fits a node, 1 it fits none (even if preemption would help), 2 bad input or usage, or no cluster, \
-3 it fits, but is pending for another reason.";
+3 it is pending for a reason other than room. For pvc/NAME, pv/NAME and node/NAME: 0 it can be used, 1 it cannot, 3 the claim waits for \
+its provisioner or for the volume controller.";
 
 pub(crate) const SIMULATE_AFTER_HELP: &str = "\
 Examples:
@@ -80,7 +82,7 @@ Examples:
   berth plan --shrink -f cluster.yaml
 
 By default, the answer is the cheapest addition found with which every pod runs: nodes, disks for existing nodes, or \
-more published capacity. With --fit, it is how many more replicas run without stopping any other pod; claims in the file of a pod \
+more published capacity, or nodes and disks together. With --fit, it is how many more replicas run without stopping any other pod; claims in the file of a pod \
 come with every replica of it. With --survive, it is which pods would not run after a loss, and the cheapest spare nodes found with which all \
 do. With --shrink, it is the most expensive nodes found that can be drained one after the other; bound local volumes and disruption \
 budgets are respected.
@@ -142,8 +144,9 @@ Exit status: 0 success, 2 bad usage, or the pages cannot be written.";
 pub(crate) const SCHEMA_AFTER_HELP: &str = "\
 Examples:
   berth schema scenario > scenario.schema.json
+  berth schema candidates > candidates.schema.json
 
-Editors use it to complete and check scenarios; with the YAML language server, start a file with:
+Editors use it to complete and check files; with the YAML language server, start a file with:
   # yaml-language-server: $schema=scenario.schema.json
 
 Exit status: 0 success, 2 bad usage.";
@@ -180,14 +183,14 @@ Examples:
   berth view --listen 127.0.0.1:8080
   berth view --terminal
 
-The address holds a token, which the browser keeps for its session; without it the page shows nothing. Pages of other origins can \
-neither read nor embed it. The page needs nothing from the Internet. berth up serves it by itself.
+The address contains a token, which the browser keeps for the tab; without it the page shows nothing. Other origins can neither read \
+nor embed the page, and it needs nothing from the Internet. berth up serves it, too.
 
-Keys with --terminal: the arrows or j, k, h and l move, Tab changes between waiting pods and zones, Enter tells why a pod waits, \
-describes a node, or opens a zone, / filters, Esc goes back, q quits.
+Keys with --terminal: arrows or j, k, h and l move, Tab switches between pending pods and zones, Enter explains a pod or a node or \
+opens a zone, / filters, Esc goes back, q quits.
 
-Kinds that you may not list are reported and left out. berth view needs the rights list and watch, on the kinds that \
-berth explain lists; events and leases are listed when you ask why a pod waits.
+Kinds that you may not list are reported and left out. berth view needs the rights list and watch on the kinds that berth explain \
+lists; events and leases are listed when a pod is explained.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 bad input or usage, or no cluster.";
 

@@ -120,6 +120,7 @@ impl Reading<'_> {
         let gaps = self.summary.gaps.iter();
         let mut sources: Vec<Source> = gaps.map(|gap| Source::Gap(gap.to_owned())).collect();
         sources.extend(self.summary.taken_at.map(Source::TakenAt));
+        sources.extend(self.summary.listed.iter().cloned().map(Source::Listed));
         sources.push(Source::Text {
             name: "what was read".into(),
             bytes: list.to_string().into_bytes(),

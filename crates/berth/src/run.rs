@@ -109,10 +109,12 @@ fn dispatch(cli: &Cli) -> anyhow::Result<u8> {
             Ok(EXIT_DONE)
         }
         Command::Man(args) => man::man(args, Cli::command(), &mut io::stdout()).map(|()| EXIT_DONE),
-        Command::Schema {
-            format: Schema::Scenario,
-        } => {
-            io::stdout().write_all(simulate::scenario::SCHEMA.as_bytes())?;
+        Command::Schema { format } => {
+            let schema = match format {
+                Schema::Scenario => simulate::scenario::SCHEMA,
+                Schema::Candidates => plan::SCHEMA,
+            };
+            io::stdout().write_all(schema.as_bytes())?;
             Ok(EXIT_DONE)
         }
         Command::Version => {
@@ -152,15 +154,17 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
     let mut tell = |scheduled| {
         progress.step("placed", usize::try_from(scheduled).unwrap_or(usize::MAX), "pods");
     };
+    let is_page = matches!(args.output, SimulateOutput::Html);
     let played = match &loaded.scenario {
-        Some(scenario) => simulation.play(scenario, &mut tell, &mut |_| {}),
+        Some(scenario) if is_page => simulate::play_recorded(&mut simulation, scenario, &mut tell).map(Some),
+        Some(scenario) => simulation.play(scenario, &mut tell, &mut |_| {}).map(|()| None),
         None => {
             simulation.run(&mut tell);
-            Ok(())
+            Ok(None)
         }
     };
     progress.done();
-    played?;
+    let recording = played?;
     let mut outcome = simulate::examined(&simulation, &loaded.summary.gaps);
     if let Some(mut before) = loaded.before {
         before.run(&mut |_| {});
@@ -171,7 +175,7 @@ fn simulate(args: &SimulateArgs, color: Color) -> anyhow::Result<u8> {
         SimulateOutput::Json => write_json(&outcome)?,
         SimulateOutput::Html => {
             let subject = simulate::Subject::of(&args.filename, &args.cluster, &loaded.summary);
-            io::stdout().write_all(simulate::render_html(&outcome, &subject).as_bytes())?;
+            io::stdout().write_all(simulate::render_html(&outcome, &subject, recording.as_ref()).as_bytes())?;
         }
     }
     Ok(if has_failed(&outcome, args.fail_on) {

@@ -1,6 +1,6 @@
-//! Keeps the pure crates free of I/O, and enforces the dependency rules between crates.
+//! Keeps the pure crates free of I/O, and enforces the dependency rules between crates and the one home of names.
 //!
-//! Read from the manifests and `Cargo.lock`, so that it works offline.
+//! Read from the manifests, `Cargo.lock` and the sources, so that it works offline.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,8 +293,75 @@ fn nothing_that_is_shipped_knows_what_tests_are_made_of() {
     }
 }
 
+/// The Rust files below a directory.
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The code of a file without comments and unit tests: expected values are spelled out on purpose.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let end = text.find("\nmod tests {").unwrap_or(text.len());
+    let lines = text.get(..end).unwrap_or(text).lines();
+    lines.filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// The well-known names that a module defines. Prefixes are not names.
+fn names_in(text: &str) -> BTreeSet<&str> {
+    let values = code(text).filter_map(|line| {
+        let (_, value) = line.strip_prefix("pub const ")?.split_once(": &str = \"")?;
+        value.strip_suffix("\";")
+    });
+    let is_name = |value: &&str| value.starts_with('<') || value.contains('/') && !value.ends_with('/');
+    values.filter(is_name).collect()
+}
+
+#[test]
+fn well_known_names_are_spelled_out_in_one_module_each() {
+    let crates = root().join("crates");
+    let mut files = Vec::new();
+    for member in std::fs::read_dir(&crates).unwrap() {
+        let member = member.unwrap().path();
+        // What tests are made of spells out what users write.
+        let is_for_tests = ["berth-testing", "berth-fuzz"]
+            .iter()
+            .any(|name| member.ends_with(name));
+        if !is_for_tests {
+            sources(&member.join("src"), &mut files);
+        }
+    }
+    files.retain(|file| !file.ends_with("tests.rs") && !file.ends_with("testing.rs"));
+    files.retain(|file| !file.components().any(|part| part.as_os_str() == "tests"));
+    for home in ["berth-core/src/names.rs", "berth-cluster/src/names.rs"] {
+        let text = std::fs::read_to_string(crates.join(home)).unwrap();
+        let names = names_in(&text);
+        assert!(names.len() > 10, "{home} was misread: {names:?}");
+        for file in files.iter().filter(|file| !file.ends_with(home)) {
+            let text = std::fs::read_to_string(file).unwrap();
+            for line in code(&text) {
+                let spelled = names.iter().find(|name| line.contains(&format!("\"{name}\"")));
+                assert_eq!(
+                    spelled,
+                    None,
+                    "{} must use the constant of {home}: {line}",
+                    file.display()
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn the_test_itself_sees_what_it_should() {
+    let module = "pub const A: &str = \"a.io/b\";\npub const P: &str = \"a.io/\";\npub const C: &str = \"<c>\";\n";
+    assert_eq!(names_in(module), BTreeSet::from(["a.io/b", "<c>"]));
+    assert_eq!(code("one\n  // two\nmod tests {}").collect::<Vec<_>>(), ["one"]);
     let (members, locked) = (members(), locked());
     let tree = tree("berth", &members, &locked);
     assert!(tree.contains_key("clap_builder") && tree.contains_key("berth-core"));

@@ -9,8 +9,9 @@ use berth::config::{
 use berth::flags::go;
 use berth::input::NoProgress;
 use berth_core::api;
-use berth_core::binder::{CapacityScore, VolumeGates};
+use berth_core::binder::{CapacityScore, ScoreGate, VolumeGates};
 use berth_core::score::Shape;
+use berth_scheduler::extender::{Extender, Tls};
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::{DefaultSpread, FeatureGates, Profile, ScoringForm, ShapePoint, VolumeBindingArgs};
 use berth_scheduler::queue::QueueTimes;
@@ -64,6 +65,8 @@ fn leader_election_and_connection_are_read() {
         namespace: Some("storage".to_owned()),
     };
     assert_eq!(full.election, Some(election));
+    assert!(!full.cold_standby);
+    assert!(process("delayCacheUntilActive: true\n").cold_standby);
     assert_eq!(
         full.kubeconfig.unwrap().to_str(),
         Some("/etc/kubernetes/scheduler.conf")
@@ -267,10 +270,6 @@ fn broken_values_are_named_with_what_was_expected() {
             &format!("config.yaml: profiles[0].pluginConfig[0].args.defaultConstraints{problem}"),
         );
     }
-    check_error(
-        "extenders: [{urlPrefix: x}]\n",
-        "config.yaml: extenders: found extenders, which Berth does not call; remove them",
-    );
     let error = read("profiles:\n- plugins: {filter: {enabled: [{name: Coscheduling}]}}\n").unwrap_err();
     assert!(
         error.starts_with("config.yaml: profiles[0].plugins.filter.enabled[0].name: found \"Coscheduling\", expected a plugin: one of NodeUnschedulable, "),
@@ -285,6 +284,89 @@ fn broken_values_are_named_with_what_was_expected() {
     );
     let error = read("a: [\n").unwrap_err();
     assert!(error.contains("not YAML"), "{error}");
+}
+
+#[test]
+fn extenders_are_read_and_asked_by_live_schedulers_only() {
+    let configuration = read(
+        "extenders:
+- {urlPrefix: 'http://127.0.0.1:9/first', filterVerb: filter, ignorable: true}
+- urlPrefix: https://extender.kube-system.svc/scheduler
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  bindVerb: bind
+  preemptVerb: preempt
+  weight: 3
+  enableHTTPS: true
+  tlsConfig: {serverName: extender}
+  httpTimeout: 2s
+  nodeCacheCapable: true
+  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}, {name: example.com/fpga}]
+",
+    )
+    .unwrap();
+    let [strict, ignorable] = &*configuration.extenders else {
+        panic!("{:?}", configuration.extenders)
+    };
+    assert!(ignorable.extender.ignorable, "asked last");
+    assert_eq!(ignorable.extender.timeout, Duration::from_secs(5));
+    let expected = Extender {
+        url_prefix: "https://extender.kube-system.svc/scheduler".to_owned(),
+        filter_verb: "filter".to_owned(),
+        prioritize_verb: "prioritize".to_owned(),
+        bind_verb: "bind".to_owned(),
+        preempt_verb: "preempt".to_owned(),
+        weight: 3,
+        timeout: Duration::from_secs(2),
+        node_cache_capable: true,
+        managed_resources: ["example.com/gpu".to_owned(), "example.com/fpga".to_owned()].into(),
+        ignorable: false,
+        tls: Tls {
+            // Without a CA certificate any is accepted, as in kube-scheduler.
+            insecure: true,
+            server_name: Some("extender".to_owned()),
+            ..Tls::default()
+        },
+    };
+    assert_eq!(strict.extender, expected);
+    assert_eq!(configuration.profiles[0].profile.ignored_resources, ["example.com/gpu"]);
+    assert_eq!(configuration.live_settings().extenders.len(), 2);
+    assert_eq!(configuration.settings().extenders.len(), 0);
+    let warning = configuration.files_warning().unwrap();
+    assert!(
+        warning.contains("https://extender.kube-system.svc/scheduler"),
+        "{warning}"
+    );
+    let shown = configuration.shown()["kubescheduler.config.k8s.io"].to_string();
+    let again = Configuration::from_text(&"shown".into(), &shown).unwrap();
+    assert_eq!(again.extenders, configuration.extenders);
+    for (broken, problem) in [
+        (
+            "urlPrefix: localhost",
+            "[0].urlPrefix: found \"localhost\", expected an address such as http://127.0.0.1:8888/scheduler",
+        ),
+        (
+            "urlPrefix: 'http://e', prioritizeVerb: p",
+            "[0].weight: found 0, expected 1 or more, because prioritizeVerb is set",
+        ),
+        (
+            "urlPrefix: 'http://e', managedResources: [{name: cpu}]",
+            "[0].managedResources[0].name: found \"cpu\", expected an extended resource such as example.com/gpu",
+        ),
+        (
+            "urlPrefix: 'http://e', bindVerb: b}, {urlPrefix: 'http://f', bindVerb: b",
+            ": found bindVerb on 2 extenders, expected it on one at most",
+        ),
+        (
+            "urlPrefix: 'http://e', tlsConfig: {certData: YQ==}",
+            "[0].tlsConfig: expected a certificate and its key, or neither",
+        ),
+    ] {
+        check_error(
+            &format!("extenders: [{{{broken}}}]\n"),
+            &format!("config.yaml: extenders{problem}"),
+        );
+    }
 }
 
 #[test]
@@ -309,10 +391,25 @@ fn pods_choose_their_profile_by_name() {
 fn feature_gates_are_read() {
     assert!(feature_gates("").unwrap().volume_capacity_priority);
     let gates = feature_gates("VolumeCapacityPriority=false, StorageCapacityScoring=true").unwrap();
-    assert!(!gates.volume_capacity_priority && gates.storage_capacity_scoring);
+    assert!(!gates.volume_capacity_priority && gates.storage_capacity_scoring == Some(true));
+    for (given, expected) in [
+        ("", ScoreGate::ExistingAndNew),
+        ("StorageCapacityScoring=true", ScoreGate::StorageCapacityScoring),
+        ("StorageCapacityScoring=false", ScoreGate::VolumeCapacityPriority),
+        ("VolumeCapacityPriority=false", ScoreGate::StorageCapacityScoring),
+        (
+            "VolumeCapacityPriority=false,StorageCapacityScoring=true,StorageCapacityScoring=false",
+            ScoreGate::Off,
+        ),
+    ] {
+        assert_eq!(feature_gates(given).unwrap().score_gate(), expected, "{given}");
+    }
+    let gates = feature_gates("kube:VolumeLimitScaling=false,kube:TaintTolerationComparisonOperators=true").unwrap();
+    assert!(!gates.volume_limit_scaling && gates.taint_toleration_comparison_operators);
+    assert!(feature_gates("other:VolumeLimitScaling=false").is_err());
     assert_eq!(
         feature_gates("Volumes=true").unwrap_err().to_string(),
-        "there is no feature gate \"Volumes\"; known are VolumeScheduling (default true), CSIStorageCapacity (default true), VolumeCapacityPriority (default true), StorageCapacityScoring (default false), Topology (default true)"
+        "there is no feature gate \"Volumes\"; known are VolumeScheduling (default true), CSIStorageCapacity (default true), VolumeCapacityPriority (default true), StorageCapacityScoring (default new volumes only), VolumeLimitScaling (default true), TaintTolerationComparisonOperators (default false), PersistentVolumeClaimUnusedSinceTime (default true), Topology (default true)"
     );
     assert_eq!(
         feature_gates("StorageCapacityScoring=maybe").unwrap_err().to_string(),
@@ -347,6 +444,7 @@ profiles:
     args: {defaultingType: List, defaultConstraints: [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeTaintsPolicy: Honor}]}
 - schedulerName: two
   percentageOfNodesToScore: 30
+  plugins: {postFilter: {disabled: [{name: '*'}]}}
 ";
     for text in ["", full] {
         let configuration = read(text).unwrap();
@@ -385,12 +483,13 @@ const EVERY_FIELD: &str = r"
 podInitialBackoffSeconds: 2
 podMaxBackoffSeconds: 20
 percentageOfNodesToScore: 30
-together: {triesPerPod: 7}
+together: {triesPerPod: 7, timePerPod: 3ms}
 profiles:
 - schedulerName: default-scheduler
   plugins:
     filter: {disabled: [{name: NodePorts}]}
     score: {disabled: [{name: ImageLocality}]}
+    postFilter: {disabled: [{name: DefaultPreemption}]}
   pluginConfig:
   - name: NodeAffinity
     args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [a]}]}]}}}
@@ -428,8 +527,13 @@ fn every_field_set(path: &std::path::Path) -> Settings {
         times,
         together,
         hold_volumes: _,
+        // It follows from the identity of the process, not from the configuration.
+        replica: _,
+        // Only a live scheduler asks them.
+        extenders: _,
     } = settings.clone();
-    assert_ne!(together, Together::default());
+    assert_ne!(together.tries_per_pod, Together::default().tries_per_pod);
+    assert_ne!(together.time_per_pod, Together::default().time_per_pod);
     let QueueTimes {
         initial_backoff,
         max_backoff,
@@ -452,6 +556,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
         ignore_preferred_terms_of_existing_pods,
         default_spread,
         percentage_of_nodes_to_score,
+        preempts,
         volume_binding,
         gates,
     } = profiles[DEFAULT_SCHEDULER_NAME].clone();
@@ -467,6 +572,7 @@ fn every_field_set(path: &std::path::Path) -> Settings {
     assert!(ignore_preferred_terms_of_existing_pods && !usual.ignore_preferred_terms_of_existing_pods);
     assert_ne!(default_spread, usual.default_spread);
     assert_ne!(percentage_of_nodes_to_score, usual.percentage_of_nodes_to_score);
+    assert!(!preempts && usual.preempts);
     let VolumeBindingArgs { bind_timeout, score } = volume_binding;
     assert_ne!(bind_timeout, usual.volume_binding.bind_timeout);
     let CapacityScore { shape, class_weights } = score;
@@ -474,21 +580,23 @@ fn every_field_set(path: &std::path::Path) -> Settings {
     let FeatureGates {
         volume_capacity_priority,
         storage_capacity_scoring,
-        // Gates of Kubernetes itself, which users cannot set here.
-        volume_limit_scaling: _,
-        taint_toleration_comparison_operators: _,
-        volumes: VolumeGates {
-            volume_scheduling,
-            csi_storage_capacity,
-        },
+        volume_limit_scaling,
+        taint_toleration_comparison_operators,
+        volumes:
+            VolumeGates {
+                volume_scheduling,
+                csi_storage_capacity,
+                claim_unused_since_time,
+            },
     } = gates;
-    assert!(!volume_capacity_priority && storage_capacity_scoring);
-    assert!(!volume_scheduling && !csi_storage_capacity);
+    assert!(!volume_capacity_priority && storage_capacity_scoring == Some(true));
+    assert!(!volume_scheduling && !csi_storage_capacity && !claim_unused_since_time);
+    assert!(!volume_limit_scaling && taint_toleration_comparison_operators);
     settings
 }
 
-const GATES: &str =
-    "VolumeScheduling=false,CSIStorageCapacity=false,VolumeCapacityPriority=false,StorageCapacityScoring=true";
+const GATES: &str = "VolumeScheduling=false,CSIStorageCapacity=false,VolumeCapacityPriority=false,StorageCapacityScoring=true,\
+                     VolumeLimitScaling=false,TaintTolerationComparisonOperators=true,PersistentVolumeClaimUnusedSinceTime=false";
 
 /// Two nodes and a pod that only the configuration keeps off the larger node, and allows to request what no node has.
 const TWO_POOLS: &str = r#"
@@ -629,12 +737,15 @@ fn the_command_line_of_kube_scheduler_is_read() {
     assert_eq!(args.component.leader_elect_namespace.as_deref(), Some("kube-system"));
     let kubernetes = &args.kubernetes;
     assert_eq!(kubernetes.usual_lease, "kube-scheduler", "one of both works at a time");
-    assert_eq!(kubernetes.leader_elect_retry_period, Some(Duration::from_secs(3)));
+    assert_eq!(
+        kubernetes.generic.leader_elect_retry_period,
+        Some(Duration::from_secs(3))
+    );
     assert_eq!(
         kubernetes.pod_max_in_unschedulable_pods_duration,
         Duration::from_secs(60)
     );
-    assert_eq!(kubernetes.verbosity, Some(2));
+    assert_eq!(kubernetes.generic.verbosity, Some(2));
     let warnings: Vec<String> = kubernetes.unused.warnings().collect();
     assert_eq!(warnings.len(), 5, "{warnings:#?}");
     let gates = args.decisions.gates.warnings(SCHEDULER_GATES).unwrap();
@@ -646,4 +757,83 @@ fn the_command_line_of_kube_scheduler_is_read() {
         panic!()
     };
     assert!(args.decisions.read().is_err(), "a gate that nobody knows is a mistake");
+}
+
+/// The generic flags of kube-controller-manager, as kubeadm and others set them, start the controller.
+#[test]
+fn the_generic_flags_of_kube_controller_manager_are_read() {
+    let line = "berth controller --authentication-kubeconfig=/etc/kubernetes/controller-manager.conf \
+                --authorization-kubeconfig=/etc/kubernetes/controller-manager.conf --bind-address=127.0.0.1 --secure-port=10257 \
+                --kubeconfig=/etc/kubernetes/controller-manager.conf --leader-elect=true --leader-elect-renew-deadline=8s \
+                --leader-elect-retry-period=1s --leader-elect-resource-name=kube-controller-manager \
+                --leader-elect-resource-namespace=kube-system --kube-api-qps=50 --kube-api-burst=100 --profiling=false \
+                --controllers=*,bootstrapsigner --volume-host-allow-local-loopback=false --volume-host-cidr-denylist=10.0.0.0/8 \
+                -v=2 --feature-gates=HonorPVReclaimPolicy=true";
+    let command = Cli::command();
+    let words = line.split_whitespace().map(std::ffi::OsString::from);
+    let matches = command.clone().try_get_matches_from(go::arguments(&command, words));
+    let Command::Controller(args) = Cli::from_arg_matches(&matches.unwrap()).unwrap().command else {
+        panic!()
+    };
+    let (generic, unused) = (&args.kubernetes.generic, &args.kubernetes.unused);
+    assert_eq!(generic.verbosity, Some(2));
+    assert_eq!(generic.secure.secure_port, 10257);
+    assert_eq!(generic.leader_elect_retry_period, Some(Duration::from_secs(1)));
+    assert_eq!(
+        generic.leader_elect_resource_name.as_deref(),
+        Some("kube-controller-manager")
+    );
+    let warnings: Vec<String> = unused.warnings().collect();
+    assert_eq!(warnings.len(), 8, "{warnings:#?}");
+}
+
+/// A file that kube-scheduler writes with all of its defaults says nothing that Berth does not do by default, except for the shape of 1.37.
+#[test]
+fn the_complete_default_files_of_kube_scheduler_are_read() {
+    for version in 30..=37 {
+        let path = format!("{}/tests/defaults/1.{version}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let configuration = Configuration::from_file(std::path::Path::new(&path)).unwrap();
+        let mut settings = configuration.settings();
+        let profile = settings.profiles.get_mut("default-scheduler").unwrap();
+        let shape = profile.volume_binding.score.shape.take();
+        assert_eq!(shape.is_some(), version == 37, "{path}");
+        assert_eq!(settings, Configuration::default().settings(), "{path}");
+        let election = configuration.process.election.unwrap();
+        assert_eq!(election.name.as_deref(), Some("kube-scheduler"));
+    }
+}
+
+#[test]
+fn plugins_and_points_of_any_version_are_known() {
+    let old = "profiles: [{plugins: {filter: {disabled: [{name: EBSLimits}, {name: GCEPDLimits}, {name: AzureDiskLimits}, {name: CinderLimits}]}}}]";
+    read(old).unwrap();
+    let new = "profiles: [{plugins: {placementGenerate: {enabled: [{name: TopologyPlacementGenerator}]}, \
+               placementScore: {enabled: [{name: PodGroupPodsCount}]}, podGroupPostFilter: {disabled: [{name: '*'}]}, \
+               preEnqueue: {enabled: [{name: DeferredPodScheduling}]}}}]";
+    read(new).unwrap();
+    let error =
+        read("profiles: [{pluginConfig: [{name: DynamicResources, args: {filterTimeout: soon}}]}]").unwrap_err();
+    let field = "profiles[0].pluginConfig[0].args.filterTimeout";
+    assert!(error.contains(field), "{error}");
+}
+
+#[test]
+fn preemption_can_be_disabled_where_kube_scheduler_looks_for_it() {
+    for (plugins, preempts) in [
+        ("{}", true),
+        ("{postFilter: {disabled: [{name: DefaultPreemption}]}}", false),
+        ("{postFilter: {disabled: [{name: '*'}]}}", false),
+        (
+            "{postFilter: {disabled: [{name: '*'}], enabled: [{name: DefaultPreemption}]}}",
+            true,
+        ),
+        ("{multiPoint: {disabled: [{name: DefaultPreemption}]}}", false),
+        (
+            "{multiPoint: {disabled: [{name: '*'}]}, postFilter: {enabled: [{name: DefaultPreemption}]}}",
+            true,
+        ),
+    ] {
+        let configuration = read(&format!("profiles: [{{plugins: {plugins}}}]")).unwrap();
+        assert_eq!(configuration.profiles[0].profile.preempts, preempts, "{plugins}");
+    }
 }

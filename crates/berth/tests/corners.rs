@@ -5,7 +5,7 @@
 //! - `explain POD fits NODE...`: exactly these nodes fit, or `nowhere`.
 //! - `explain POD prefers NODE`: it has the highest score of all that fit.
 //! - `explain POD says TEXT`: the report contains it.
-//! - `simulate POD runs on NODE`.
+//! - `simulate POD runs on NODE`, or `simulate POD runs` on any node.
 //! - `simulate POD waits: TEXT`: it has no node, and the reason contains the text.
 //! - `simulate POD stays on NODE: TEXT`: it has the node and does not run, and the reason contains the text.
 //! - `simulate POD does not run`, whether it has a node or not.
@@ -13,6 +13,7 @@
 //! - `simulate CLAIM says TEXT`: the last event about it contains the text.
 //! - `with ARGUMENTS`: what follows is checked with these arguments.
 //! - `simulate ends with STATUS`: its exit status.
+//! - `simulate prints TEXT`: its table and what it says below contain it, wherever lines are broken.
 //! - `error TEXT`: both commands refuse the file, and the message contains the text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -97,6 +98,12 @@ impl Corner {
                 Err(format!("found {ended:?}"))
             };
         }
+        if let Some(text) = wanted.strip_prefix("simulate prints ") {
+            let printed = said(&self.run(&["simulate", "-f", self.file()]));
+            let words: Vec<&str> = printed.split_whitespace().collect();
+            let is_met = words.join(" ").contains(text);
+            return if is_met { Ok(()) } else { Err(printed) };
+        }
         let (object, rest) = rest.split_once(' ').expect("an object and what is said of it");
         match command {
             "explain" => explained(&self.explained(object)?, rest),
@@ -150,6 +157,8 @@ fn simulated(outcome: &Value, object: &str, wanted: &str) -> Result<(), String> 
     let claim = find("claims", "claim").unwrap_or_default();
     let is_met = if let Some(node) = wanted.strip_prefix("runs on ") {
         text(&pod, "node") == node && text(&pod, "phase") == "Running"
+    } else if wanted == "runs" {
+        !text(&pod, "node").is_empty() && text(&pod, "phase") == "Running"
     } else if let Some(reason) = wanted.strip_prefix("waits: ") {
         text(&pod, "node").is_empty() && text(&pod, "message").contains(reason)
     } else if let Some((node, reason)) = wanted.strip_prefix("stays on ").and_then(|rest| rest.split_once(": ")) {

@@ -492,6 +492,176 @@ fn versions_agree() {
     assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "{channel}");
 }
 
+/// What a script prints.
+fn printed(directory: &Path, command: &str, arguments: &[&str]) -> String {
+    let output = Command::new(command)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{command} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_image_has_a_digest() {
+    let dockerfile = text("Dockerfile");
+    let mut stages = BTreeSet::from(["scratch"]);
+    for line in dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let digest = words[0].split_once("@sha256:").map(|(_, digest)| digest);
+        let is_digest =
+            digest.is_some_and(|digest| digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(is_digest || stages.contains(words[0]), "{line}");
+        stages.extend(words.get(2));
+    }
+    assert!(!dockerfile.contains("# syntax="), "its image would be fetched by a tag");
+}
+
+#[test]
+fn the_bill_of_materials_names_what_is_linked() {
+    let sbom = root().join("deploy/sbom");
+    let first = printed(&root(), sbom.to_str().unwrap(), &[]);
+    assert_eq!(
+        first,
+        printed(&root(), sbom.to_str().unwrap(), &[]),
+        "the same bytes each time"
+    );
+    let bill: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(
+        (&bill["bomFormat"], &bill["specVersion"]),
+        (&json!("CycloneDX"), &json!("1.6"))
+    );
+    let lock: toml_lock::Lock = toml_lock::read(&text("Cargo.lock"));
+    let components = bill["components"].as_array().unwrap();
+    for component in components {
+        let of = |key: &str| component[key].as_str().unwrap().to_owned();
+        let sum = component["hashes"][0]["content"].as_str().unwrap();
+        assert_eq!(
+            lock.get(&(of("name"), of("version"))).map(String::as_str),
+            Some(sum),
+            "{component}"
+        );
+        assert_eq!(of("purl"), format!("pkg:cargo/{}@{}", of("name"), of("version")));
+        assert!(
+            !component["licenses"][0]["expression"].as_str().unwrap().is_empty(),
+            "{component}"
+        );
+    }
+    let names: BTreeSet<&str> = components.iter().filter_map(|one| one["name"].as_str()).collect();
+    for (name, is_linked) in [
+        ("tokio", true),
+        ("redb", true),
+        ("kube-client", true),
+        ("proptest", false),
+        ("insta", false),
+    ] {
+        assert_eq!(names.contains(name), is_linked, "{name}");
+    }
+}
+
+/// The checksums of `Cargo.lock`.
+mod toml_lock {
+    use std::collections::BTreeMap;
+
+    pub(crate) type Lock = BTreeMap<(String, String), String>;
+
+    pub(crate) fn read(text: &str) -> Lock {
+        let packages = text.split("[[package]]").skip(1);
+        packages
+            .filter_map(|package| {
+                let field = |key: &str| {
+                    let line = package
+                        .lines()
+                        .find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
+                    Some(line.trim_matches('"').to_owned())
+                };
+                Some(((field("name")?, field("version")?), field("checksum")?))
+            })
+            .collect()
+    }
+}
+
+/// The steps of docs/releases.md that need no registry.
+#[test]
+fn a_release_is_described_signed_and_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let work = directory.path();
+    // The script wants a tree without changes, which this one need not be.
+    for arguments in [
+        &["init", "-q"][..],
+        &["add", "-A"],
+        &[
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.com",
+            "commit",
+            "-q",
+            "-m",
+            "x",
+        ],
+    ] {
+        if arguments[0] == "add" {
+            std::fs::create_dir(work.join("deploy")).unwrap();
+            for file in ["Dockerfile", "Cargo.lock", "rust-toolchain.toml", "deploy/provenance"] {
+                std::fs::copy(root().join(file), work.join(file)).unwrap();
+            }
+        }
+        printed(work, "git", arguments);
+    }
+    std::fs::write(work.join("berth"), "a binary").unwrap();
+    std::fs::write(work.join("berth \"x\".tgz"), "a chart").unwrap();
+    let statement = printed(
+        work,
+        "deploy/provenance",
+        &["https://ci.example.com", "berth", "berth \"x\".tgz"],
+    );
+    let parsed: Value = serde_json::from_str(&statement).unwrap();
+    assert_eq!(parsed["_type"], "https://in-toto.io/Statement/v1");
+    assert_eq!(parsed["subject"][1]["name"], "berth \"x\".tgz");
+    let sum = printed(work, "sha256sum", &["berth"]);
+    assert!(
+        sum.starts_with(parsed["subject"][0]["digest"]["sha256"].as_str().unwrap()),
+        "{sum}"
+    );
+    let commit = printed(work, "git", &["rev-parse", "HEAD"]);
+    let made_from = &parsed["predicate"]["buildDefinition"]["resolvedDependencies"];
+    assert_eq!(made_from[0]["digest"]["gitCommit"], commit.trim());
+    assert!(text("Dockerfile").contains(made_from[2]["digest"]["sha256"].as_str().unwrap()));
+    // Changes that are not committed are of no revision.
+    std::fs::write(work.join("Cargo.lock"), "changed").unwrap();
+    let refused = Command::new("deploy/provenance")
+        .args(["x", "berth"])
+        .current_dir(work)
+        .output()
+        .unwrap();
+    assert!(!refused.status.success());
+
+    std::fs::write(work.join("SHA256SUMS"), sum).unwrap();
+    for command in [
+        "genpkey -algorithm ed25519 -out berth.key",
+        "pkey -in berth.key -pubout -out berth.pub",
+        "pkeyutl -sign -rawin -inkey berth.key -in SHA256SUMS -out SHA256SUMS.sig",
+        "pkeyutl -verify -rawin -pubin -inkey berth.pub -in SHA256SUMS -sigfile SHA256SUMS.sig",
+    ] {
+        printed(work, "openssl", &command.split(' ').collect::<Vec<_>>());
+    }
+    printed(work, "sha256sum", &["--check", "SHA256SUMS"]);
+    std::fs::write(work.join("SHA256SUMS"), "other").unwrap();
+    let arguments = "pkeyutl -verify -rawin -pubin -inkey berth.pub -in SHA256SUMS -sigfile SHA256SUMS.sig";
+    let forged = Command::new("openssl")
+        .args(arguments.split(' '))
+        .current_dir(work)
+        .output()
+        .unwrap();
+    assert!(!forged.status.success(), "another text with the same signature");
+}
+
 #[test]
 fn the_chart_has_the_custom_resources() {
     for entry in std::fs::read_dir(root().join("deploy/crds")).unwrap() {

@@ -234,7 +234,7 @@ fn a_pod_that_is_larger_than_any_node() {
     let large = target(&[], "").replace("cpu: 1", "cpu: 9");
     let report = check("too_large", &(node("n1", "") + &node("n2", "") + &large));
     assert!(
-        report.advice[0].starts_with("no node has enough cpu"),
+        report.advice[0].starts_with("add a larger node: the pod requests 9 cpu"),
         "{:?}",
         report.advice
     );
@@ -245,7 +245,7 @@ fn a_pod_that_is_larger_than_any_node() {
         report.advice,
         [
             "on n2: free cpu, or reduce the pod's request",
-            "on n1: reduce the pod's cpu request to 4, which is all the node has",
+            "on n1: reduce the pod's cpu request: the node has only 4",
             "add a node with room for the pod"
         ]
     );
@@ -253,7 +253,10 @@ fn a_pod_that_is_larger_than_any_node() {
     let report = explained(&(node("n1", "") + &gpu));
     assert_eq!(
         report.advice,
-        ["no node has example.com/gpu: add a node with 1, or remove the request"]
+        [
+            "add a larger node: the pod requests 1 example.com/gpu, which no node has",
+            "remove the pod's example.com/gpu request: no node has it"
+        ]
     );
 }
 

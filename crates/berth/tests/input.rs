@@ -308,6 +308,36 @@ const CORPUS: &[&str] = &[
     "apiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  annotations:\n    text: |\n      several\n      lines\n    folded: >-\n      and\n      more\nstatus: {allocatable: {cpu: !!str 4, pods: 0x10}}\n",
 ];
 
+/// Aliases are unfolded, so a few lines of text can be thousands of levels deep.
+#[test]
+fn documents_have_a_depth_that_any_stack_can_hold() {
+    let nested = |depth: usize| format!("a: {}{}\n", "[".repeat(depth), "]".repeat(depth));
+    let chained = |links: usize| {
+        let link = |at: usize| format!("a{at}: &a{at} {}*a{}{}\n", "[".repeat(50), at - 1, "]".repeat(50));
+        format!("a0: &a0 [1]\n{}", (1..=links).map(link).collect::<String>())
+    };
+    let object = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n";
+    // On the stack of a worker thread.
+    std::thread::spawn(move || {
+        for (text, is_read) in [
+            (nested(120), true),
+            (nested(128), false),
+            (chained(2), true),
+            (chained(60), false),
+        ] {
+            match read(&format!("{object}{text}")) {
+                Ok(found) => assert!(is_read && found == ["Node/n1"], "{found:?}"),
+                Err(error) => assert!(
+                    !is_read && error.contains("nested more than 128 levels deep"),
+                    "{error}"
+                ),
+            }
+        }
+    })
+    .join()
+    .unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

@@ -38,7 +38,8 @@ const CHARTS: &[(&str, &str)] = &[
         "ceph-csi-rbd",
         "--csi-address=unix:///csi/csi-provisioner.sock --v=1 --timeout=60s --leader-election=true \
          --retry-interval-start=500ms --default-fstype=ext4 --extra-create-metadata=true \
-         --feature-gates=HonorPVReclaimPolicy=true --prevent-volume-mode-conversion=true --feature-gates=Topology=true",
+         --feature-gates=HonorPVReclaimPolicy=true --prevent-volume-mode-conversion=true --feature-gates=Topology=true \
+         --immediate-topology=false",
     ),
     (
         "ceph-csi-rbd of former days",
@@ -86,7 +87,7 @@ fn argument_lists_of_public_charts_are_read() {
     let read = |(_, line): &(&str, &str)| {
         let args = parse(line);
         args.gates.read().unwrap();
-        assert!(args.gates.topology().unwrap());
+        assert!(args.gates.of_provisioner("Topology").unwrap());
         args
     };
     CHARTS.iter().for_each(|chart| drop(read(chart)));
@@ -116,6 +117,7 @@ fn argument_lists_of_public_charts_are_read() {
     assert_eq!(args.sidecar.controller_publish_readonly, Some(true));
     let args = read(ceph);
     assert_eq!(args.gates.feature_gates.len(), 2, "both count");
+    assert_eq!(args.sidecar.immediate_topology, Some(false));
     assert_eq!(
         args.gates.warnings(PROVISIONER_GATES).unwrap(),
         Vec::<String>::new(),
@@ -159,14 +161,13 @@ fn every_flag_without_effect_is_accepted_and_said_to_have_none() {
 fn gates_that_are_set_otherwise_are_told() {
     let args =
         parse("--feature-gates=Topology=false,HonorPVReclaimPolicy=false --feature-gates VolumeAttributesClass=true");
-    assert!(!args.gates.topology().unwrap());
+    assert!(!args.gates.of_provisioner("Topology").unwrap());
+    assert!(args.gates.of_provisioner("VolumeAttributesClass").unwrap());
+    assert!(!args.gates.of_provisioner("CrossNamespaceVolumeDataSource").unwrap());
     let warnings = args.gates.warnings(PROVISIONER_GATES).unwrap();
     assert_eq!(
         warnings,
-        [
-            "feature gate HonorPVReclaimPolicy has no effect: Berth works as if it were true",
-            "feature gate VolumeAttributesClass has no effect: Berth works as if it were false",
-        ]
+        ["feature gate HonorPVReclaimPolicy has no effect: Berth works as if it were true"]
     );
     assert!(parse("--feature-gates=Topologies=true").gates.read().is_err());
 }

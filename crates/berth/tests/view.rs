@@ -234,6 +234,55 @@ async fn pages_that_read_nothing_hold_nobody_up() {
     drop(stuck);
 }
 
+/// More than the server has places for: they connect and say nothing, stop in the middle of a body, or never read their events.
+#[tokio::test]
+async fn clients_that_do_not_go_on_keep_nobody_out() {
+    let directory = TempDir::new().unwrap();
+    let up = Up::start(directory.path(), &["--components", "api,nodes"]).await;
+    let page = Page::of(&up.greeting);
+    let bearer = page.bearer();
+    let host = ("Host", page.host.as_str());
+    let known = ("Authorization", bearer.as_str());
+    let mut held: Vec<_> = (0..200).map(|_| page.open("GET", "/", &[])).collect();
+    held.extend((0..200).map(|_| TcpStream::connect(&page.host).map(BufReader::new).unwrap()));
+    let is_served = || {
+        assert_eq!(page.get("/", &[host]).0, 200);
+        assert_eq!(page.ask("/api/history").0, 200);
+        assert_eq!(page.follow().next().0, "everything");
+    };
+    is_served();
+    held.extend((0..200).map(|_| page.open("POST", "/api/what-if", &[host, known, ("Content-Length", "100")])));
+    is_served();
+    held.extend((0..200).map(|_| page.open("GET", "/api/events", &[host, known])));
+    is_served();
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_token_of_somebody_else_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("token");
+    std::fs::write(&path, "planted").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for (path, problem) in [(&path, "may be written by others"), (&pipe, "is not a regular file")] {
+        let path = path.to_str().unwrap();
+        for command in ["up", "view"] {
+            let refused = Berth::start(&[command, "--token-file", path]);
+            let line = refused.logs(problem);
+            assert!(line.contains(&format!("cannot read the token in {path}")), "{line}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn it_is_served_beside_a_cluster_and_left_out_on_request() {
     let directory = TempDir::new().unwrap();

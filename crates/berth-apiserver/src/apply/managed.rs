@@ -1,6 +1,6 @@
 //! `metadata.managedFields`: reading and writing its entries.
 
-use jiff::Timestamp;
+use berth_core::time::seconds;
 use serde_json::{Map, Value, json};
 
 use super::path::{FieldSet, PathElement};
@@ -31,7 +31,7 @@ impl Entry {
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
             // Kubernetes does not record when an object was scaled.
-            time: (writer.subresource != "scale").then(|| timestamp(writer.time)),
+            time: (writer.subresource != "scale").then(|| seconds(writer.time)),
             fields,
         }
     }
@@ -92,11 +92,6 @@ impl Entry {
         }
         Value::Object(entry)
     }
-}
-
-/// RFC 3339 with seconds, as Kubernetes writes times.
-fn timestamp(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The entries of an object. Invalid entries are dropped.

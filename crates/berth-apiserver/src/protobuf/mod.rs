@@ -334,12 +334,11 @@ fn time(bytes: &[u8], microseconds: bool) -> Result<Value, ProtobufError> {
         return Ok(Value::Null);
     };
     let time = Timestamp::new(seconds, nanoseconds).map_err(|_| ProtobufError::Malformed)?;
-    let format = if microseconds {
-        "%Y-%m-%dT%H:%M:%S.%6fZ"
+    Ok(json!(if microseconds {
+        berth_core::time::micros(time)
     } else {
-        "%Y-%m-%dT%H:%M:%SZ"
-    };
-    Ok(json!(time.strftime(format).to_string()))
+        berth_core::time::seconds(time)
+    }))
 }
 
 /// Types whose JSON has no single type: they wrap JSON, or one of several types.

@@ -49,7 +49,7 @@ pub(super) fn add_fields(definitions: &mut BTreeMap<String, Value>) {
         &format!("{STORAGE}StorageClass"),
         "bindingMode",
         json!({
-            "description": "bindingMode is the name that volumeBindingMode had in its first design. It is kept as \
+            "description": "bindingMode is the name of volumeBindingMode in an example of KEP-490. It is kept as \
                             volumeBindingMode.",
             "type": "string",
         }),

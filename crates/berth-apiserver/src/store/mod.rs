@@ -10,7 +10,8 @@
 //!
 //! A change becomes visible to readers only once it is durable, so nothing that was ever visible can be lost in a
 //! crash. Writers check their preconditions against staged changes too, so that the journal can commit many writes at
-//! once.
+//! once. A response that depends on staged changes without being one, such as a conflict, waits for them too
+//! ([`Store::settle`]).
 
 mod journal;
 mod object;
@@ -27,12 +28,14 @@ use serde_json::Value;
 
 pub use journal::{Journal, JournalError, Record, Snapshot};
 pub use object::{DecodeError, Object};
+#[cfg(test)]
+pub(crate) use redb_journal::torn_disk;
 pub use redb_journal::{OpenError, RedbJournal};
 use table::Table;
 pub use table::{Event, EventKind};
 pub use watch::{Batch, Watch};
-pub use writer::Ticket;
 use writer::{Durable, JournalThread};
+pub use writer::{Start, Ticket};
 
 /// How much history a store keeps, per table.
 #[derive(Debug, Clone, Copy)]
@@ -233,6 +236,7 @@ impl Store {
         let mut state = State {
             assigned: snapshot.version,
             visible: snapshot.version,
+            durable: Durable::at(snapshot.version),
             ..State::default()
         };
         for (table, version) in snapshot.tables {
@@ -243,7 +247,7 @@ impl Store {
             state.index(&table, &object);
             state.table(&table).load(object);
         }
-        let progress = tokio::sync::watch::Sender::new(Durable::default());
+        let progress = tokio::sync::watch::Sender::new(state.durable.clone());
         Shared {
             state: Mutex::new(state),
             work: Condvar::new(),

@@ -185,8 +185,10 @@ impl RedbJournal {
     }
 
     fn read(path: &Path) -> Result<(Self, Snapshot), FileError> {
-        if !path.exists() {
-            initialise(path)?;
+        // A dangling link is no missing file: the database would be created where somebody else chose.
+        match private_file::check(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => initialise(path)?,
+            checked => checked?,
         }
         private_file::restrict(path)?;
         let path = path.to_owned();
@@ -423,3 +425,6 @@ mod full_disk_tests;
 #[cfg(test)]
 #[path = "power_cut_tests.rs"]
 mod power_cut_tests;
+#[cfg(test)]
+#[path = "torn_disk.rs"]
+pub(crate) mod torn_disk;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use super::journal::{Journal, JournalError, Record};
 use super::table::Event;
-use super::{Shared, State};
+use super::{Shared, State, Store};
 
 /// Maximum number of changes in one commit. Bounds how long the first of them waits for the last.
 const BATCH_RECORDS: usize = 1024;
@@ -33,6 +33,19 @@ struct Refused {
 }
 
 impl Durable {
+    /// Every change up to a version, and no refused one.
+    pub(super) fn at(version: u64) -> Self {
+        Self {
+            version,
+            ..Self::default()
+        }
+    }
+
+    /// The last refused version.
+    fn last_refused(&self) -> u64 {
+        self.refused.last().map_or(0, |refused| refused.to)
+    }
+
     fn verdict(&self, version: u64) -> Option<Result<(), JournalError>> {
         let refused = self.refused.iter().rev();
         let mut refused = refused.skip_while(|refused| refused.from > version);
@@ -120,6 +133,42 @@ impl Ticket {
     }
 }
 
+/// The start of a request. See [`Store::settle`].
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    last_refused: u64,
+}
+
+impl Store {
+    /// Records the start of a request.
+    pub fn start(&self) -> Start {
+        let last_refused = self.shared.lock().durable.last_refused();
+        Start { last_refused }
+    }
+
+    /// Waits until every change that is staged now is durable: a response that was computed since `start` may depend on any of them, and no client
+    /// may learn from it what a crash can still undo.
+    ///
+    /// # Errors
+    /// If a change could not be made durable since `start`. The response may depend on it, and must not be given.
+    pub fn settle(&self, start: Start) -> impl Future<Output = Result<(), JournalError>> + Send + use<> {
+        let staged = self.journal.is_some().then(|| self.shared.lock().assigned);
+        let shared = self.shared.clone();
+        async move {
+            let Some(version) = staged else { return Ok(()) };
+            let mut progress = shared.progress.subscribe();
+            // The sender is in `shared`, so the channel cannot be closed here.
+            let Ok(durable) = progress.wait_for(|durable| durable.verdict(version).is_some()).await else {
+                return Ok(());
+            };
+            match durable.refused.last() {
+                Some(refused) if refused.to != start.last_refused => Err(refused.error.clone()),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
 /// The journal's thread. Dropping it commits what is staged and ends the thread.
 pub(super) struct JournalThread {
     shared: Arc<Shared>,
@@ -186,7 +235,7 @@ fn commit_next(shared: &Shared, journal: &mut dyn Journal) -> bool {
 /// Drops all staged changes: later ones were checked against those that failed. The next writer starts from what is durable.
 fn fail(state: &mut State, error: JournalError) {
     if state.durable.failed.is_none() {
-        tracing::error!(%error, "changes cannot be stored: every write is refused until this is mended");
+        tracing::error!(%error, "cannot store changes: all writes are refused until this is fixed");
     }
     state.queue.clear();
     state.tables.values_mut().for_each(super::table::Table::forget_staged);

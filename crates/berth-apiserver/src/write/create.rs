@@ -1,11 +1,11 @@
 //! New objects.
 
+use berth_core::time;
 use serde_json::{Value, json};
 
 use super::{Change, Outcome, ROUNDS_MAX, Sent};
 use crate::admission;
 use crate::bounds;
-use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::store::{Expect, WriteError};
@@ -117,13 +117,13 @@ impl Change<'_> {
         let generation = if self.has_generation() { json!(1) } else { Value::Null };
         if self.restores {
             meta::default(value, &["metadata", "uid"], self.api.ids.uid());
-            meta::default(value, &["metadata", "creationTimestamp"], clock::rfc3339(self.now));
+            meta::default(value, &["metadata", "creationTimestamp"], time::seconds(self.now));
             meta::default(value, &["metadata", "generation"], generation);
             return;
         }
         for (field, new) in [
             ("uid", self.api.ids.uid().into()),
-            ("creationTimestamp", clock::rfc3339(self.now).into()),
+            ("creationTimestamp", time::seconds(self.now).into()),
             ("generation", generation),
             ("deletionTimestamp", Value::Null),
             ("deletionGracePeriodSeconds", Value::Null),

@@ -1,9 +1,9 @@
 //! Deletion: at once, after a grace period, or when the last finalizer is removed.
 
+use berth_core::time;
 use serde_json::Value;
 
 use super::{Change, Outcome, ROUNDS_MAX};
-use crate::clock;
 use crate::error::{ApiError, FieldError};
 use crate::meta;
 use crate::request::Parameters;
@@ -142,7 +142,7 @@ impl Change<'_> {
             self.now,
         );
         if self.served.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            custom_resource_definition::mark_deleted(&mut new, &clock::rfc3339(self.now));
+            custom_resource_definition::mark_deleted(&mut new, &time::seconds(self.now));
         }
         if self.served.is("", "Namespace") {
             meta::set(&mut new, &["status", "phase"], "Terminating".into());

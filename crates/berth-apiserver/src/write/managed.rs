@@ -1,10 +1,10 @@
 //! Field ownership: `metadata.managedFields` after an ordinary write.
 
+use berth_core::time::truncated;
 use serde_json::{Value, json};
 
 use super::Change;
 use crate::apply::{Operation, Writer, managed_fields_after_update};
-use crate::clock;
 use crate::meta;
 
 impl Change<'_> {
@@ -13,7 +13,7 @@ impl Change<'_> {
             manager: &self.manager,
             api_version,
             subresource: &self.subresource,
-            time: clock::seconds(self.now),
+            time: truncated(self.now),
             reset: self.reset_parts(),
         }
     }

@@ -1,15 +1,16 @@
 //! Subresources that are not the object itself: binding, eviction and scale.
 
+use berth_core::time;
 use serde_json::{Value, json};
 
 use super::{Change, DeleteOptions, Outcome};
-use crate::clock;
-use crate::error::{ApiError, FieldError};
+use crate::error::ApiError;
 use crate::meta;
 use crate::selector;
 use crate::store::PageQuery;
 use berth_kinds::eviction::{self, Refused};
 use berth_kinds::kinds::pod;
+use berth_kinds::workload;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
@@ -55,7 +56,7 @@ impl Change<'_> {
             if !meta::items(pod, &["spec", "schedulingGates"]).is_empty() {
                 return Err(refuse(format!("pod {name} has non-empty .spec.schedulingGates")));
             }
-            Ok(bound(pod, &node, &annotations, &clock::rfc3339(now)))
+            Ok(bound(pod, &node, &annotations, &time::seconds(now)))
         })
     }
 
@@ -78,7 +79,7 @@ impl Change<'_> {
         change.subresource = "status".into();
         change.dry_run = dry_run;
         let condition = json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": clock::rfc3339(self.now), "reason": "EvictionByEvictionAPI",
+            "lastTransitionTime": time::seconds(self.now), "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting"});
         change.change(false, |pod| Ok(with_condition(pod, condition.clone())))?;
         Ok(())
@@ -104,7 +105,7 @@ impl Change<'_> {
         change.subresource = "status".into();
         change.dry_run = dry_run;
         change.change(true, |budget| {
-            eviction::disrupted(budget, &self.name, &clock::rfc3339(self.now)).map_err(refused)
+            eviction::disrupted(budget, &self.name, &time::seconds(self.now)).map_err(refused)
         })?;
         Ok(())
     }
@@ -154,10 +155,10 @@ impl Change<'_> {
         let plan = |old: &Value| {
             let scale = make(&scale_of(old))?;
             let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-            if replicas < 0 {
-                let error =
-                    FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
-                return Err(ApiError::invalid_object("autoscaling", "Scale", &name, &[error]));
+            let mut errors = Vec::new();
+            workload::check_pods(&replicas.into(), "spec.replicas", &mut errors);
+            if !errors.is_empty() {
+                return Err(ApiError::invalid_object("autoscaling", "Scale", &name, &errors));
             }
             let mut new = old.clone();
             let steps: Vec<&str> = steps.iter().map(String::as_str).collect();

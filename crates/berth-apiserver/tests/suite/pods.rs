@@ -202,7 +202,7 @@ pub(crate) async fn priorities_come_from_their_class(client: Client) {
     );
 }
 
-/// A field of the storage capacity design that no released Kubernetes has.
+/// A field of KEP-1472 (Size of ephemeral inline volumes) that no released Kubernetes has.
 pub(crate) async fn inline_volumes_keep_their_size(client: Client) {
     if !super::volumes::has_capacity_tracking(&client).await {
         return;

@@ -263,7 +263,7 @@ fn drivers(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, "csidrivers"))
 }
 
-/// Whether the server has the fields of the storage capacity design, which no released Kubernetes has.
+/// Whether the server has the fields of KEP-1472 (API, Storage capacity), which no released Kubernetes has.
 pub(crate) async fn has_capacity_tracking(client: &Client) -> bool {
     let driver: DynamicObject = object(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
         "metadata": {"name": unique("probe")}, "spec": {"capacityTracking": true}}));

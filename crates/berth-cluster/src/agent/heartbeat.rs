@@ -6,6 +6,7 @@ use crate::objects::View;
 use crate::status;
 use crate::status::{Condition, Status};
 use crate::step::Step;
+use berth_core::time::micros;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -87,7 +88,7 @@ fn renew_lease(view: &dyn View, node: &Value, now: Timestamp, step: &mut Step) {
     let spec = json!({
         "holderIdentity": name,
         "leaseDurationSeconds": LEASE_SECONDS,
-        "renewTime": format!("{now:.6}"),
+        "renewTime": micros(now),
     });
     match view.get("Lease", names::NODE_LEASES, name) {
         None => {

@@ -19,6 +19,7 @@
 //! ```
 
 mod behaviour;
+mod concerned;
 mod configuration;
 mod csi;
 mod heartbeat;
@@ -27,6 +28,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 
+pub use concerned::concerned;
 pub use csi::{CsiMount, csi_mounts};
 pub use mount::is_reachable;
 pub use mount::{MountProblem, volumes_of};

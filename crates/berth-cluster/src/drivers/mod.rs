@@ -174,6 +174,7 @@ fn volume(request: &Request, driver: String, segment: Option<Segment>) -> Volume
         bytes: request.bytes,
         source: csi(driver),
         accessible: places(segment),
+        filled: false,
     }
 }
 

@@ -9,7 +9,7 @@ use super::driver_of;
 use crate::workloads::{Selector, is_over};
 use crate::{View, agent, field, key_for, key_of};
 use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
-use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS};
+use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS, INLINE_SIZE};
 use berth_core::quantity::{Bytes, Quantity};
 use berth_provisioner::request::{Failure, Request};
 use serde_json::{Value, json};
@@ -27,9 +27,6 @@ enum Pool {
         name: String,
     },
 }
-
-/// The attribute for the size of an inline volume, on clusters without a field for it.
-const INLINE_SIZE: &str = "csi.storage.k8s.io/size";
 
 /// A pool that a node reaches, with its available space.
 struct Room {

@@ -9,7 +9,7 @@ use crate::names::NODE_LEASES;
 use crate::objects::claims_of;
 use crate::{View, eviction, field, key_for, key_of, lifecycle};
 use berth_core::effect::ObjectKey;
-use jiff::Timestamp;
+use berth_core::time::micros;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -219,8 +219,4 @@ impl Simulation {
         let _ = self.carry_out(&seen.effects);
         self.delete_object(&lease);
     }
-}
-
-fn micros(time: Timestamp) -> String {
-    format!("{time:.6}")
 }

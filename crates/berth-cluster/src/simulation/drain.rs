@@ -4,6 +4,7 @@
 use super::Simulation;
 use crate::{Objects, View, field, key_of, step};
 use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
+use berth_core::names::MIRROR_POD;
 use berth_kinds::eviction;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -11,9 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Delay before a refused eviction is retried, as in kubectl.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
-
-/// Marks a pod that a kubelet runs from a file: nothing else can remove it.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The nodes that are being drained.
 #[derive(Debug, Default)]
@@ -123,5 +121,5 @@ impl Simulation {
 fn is_to_go(pod: &Value) -> bool {
     let is_of_daemon_set = field::controller_of(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
     let is_over = matches!(field::text(pod, "/status/phase"), "Succeeded" | "Failed");
-    !field::is_deleting(pod) && !is_over && !is_of_daemon_set && field::annotation(pod, MIRROR).is_none()
+    !field::is_deleting(pod) && !is_over && !is_of_daemon_set && field::annotation(pod, MIRROR_POD).is_none()
 }

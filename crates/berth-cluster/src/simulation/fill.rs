@@ -1,11 +1,13 @@
-//! Loads a simulation from an input, and runs one until a certain pod has been created but not scheduled.
+//! Loads a simulation from an input, and runs one until pods have been created but not scheduled.
 
 use super::Simulation;
+use super::onlooker::Stop;
 use crate::workloads::KINDS;
 use crate::{agent, field, key_of, status};
 use berth_core::effect::Refusal;
 use berth_kinds::admission;
 use berth_kinds::kinds::persistent_volume;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 impl Simulation {
@@ -36,11 +38,22 @@ impl Simulation {
         later.into_iter().try_for_each(|object| self.create(object))
     }
 
+    /// Lets everything act that acts before the scheduler: workload controllers create pods, claims are created and bound,
+    /// volumes are provisioned.
+    pub fn run_until_placing(&mut self) {
+        self.advance(None, &mut Stop(|_: &Self| true));
+    }
+
+    /// Runs for some time, or until nothing changes any more.
+    pub fn run_for(&mut self, time: SignedDuration) {
+        let end = self.now.saturating_add(time).unwrap_or(Timestamp::MAX);
+        self.run_until(Some(end), &mut |_| {});
+    }
+
     /// Runs until a pod exists, and returns it as created. `None` if nothing changes any more and it does not exist.
     pub fn run_until_made(&mut self, namespace: &str, name: &str) -> Option<Value> {
-        self.advance(None, &mut |simulation| {
-            simulation.objects().get("Pod", namespace, name).is_some()
-        });
+        let is_there = |simulation: &Self| simulation.objects().get("Pod", namespace, name).is_some();
+        self.advance(None, &mut Stop(is_there));
         self.objects().get("Pod", namespace, name).cloned()
     }
 }

@@ -1,67 +1,53 @@
 //! Publishes the remaining space of built-in pools with a limit, as the provisioners of a live cluster do.
 
 use super::Simulation;
-use crate::key_for;
-use berth_core::api::StorageClass;
-use berth_core::names::driver_object;
-use berth_provisioner::builtin::Builtin;
-use berth_provisioner::capacity::pools::{self, Pool, PoolClass, PoolNodes};
-use berth_provisioner::topology::Segment;
+use berth_core::effect::{Effect, Refusal};
+use berth_provisioner::capacity::{Publication, Publisher, Question};
 
 impl Simulation {
-    /// Writes what has changed since the last call.
+    /// Answers the publisher's questions and carries out its writes. Returns whether anything was written.
     pub(super) fn announce_limits(&mut self) -> bool {
-        if !std::mem::take(&mut self.provisioners.limits_changed) {
+        let Some(mut publisher) = self.provisioners.publisher.take() else {
             return false;
-        }
-        let run = &self.provisioners;
-        let mut reports = Vec::new();
-        for class in run.state.classes().filter(|class| is_announced(class)) {
-            for segment in Builtin::segments(class, run.state.nodes()) {
-                // A class with an invalid limit provisions nothing, and reports it on a request.
-                let Ok(left) = run.builtin.available(class, &segment) else {
-                    continue;
-                };
-                reports.push((class.clone(), pool(&segment, left.unwrap_or(i64::MAX))));
-            }
-        }
-        let mut moved = false;
-        for (class, pool) in reports {
-            moved |= self.announce(&class, &pool);
-        }
-        moved
-    }
-
-    fn announce(&mut self, class: &StorageClass, pool: &Pool) -> bool {
-        let driver = key_for("CSIDriver", "", &driver_object(&class.provisioner));
-        if self.get(&driver).is_none() {
-            // Nothing else creates it at the same time.
-            let _ = self.carry_out(&[pools::driver(&class.provisioner)]);
-        }
+        };
         let before = self.cluster.version();
-        let of_class = PoolClass::Class(class.metadata.name.clone());
-        let _ = self.carry_out(&[pools::announce(&class.provisioner, &of_class, pool)]);
+        publisher.refresh_segments(&self.provisioners.state);
+        loop {
+            self.answer_questions(&mut publisher);
+            let Some(write) = publisher.next_write() else {
+                break;
+            };
+            let written = self.write_capacity(&write.publication);
+            publisher.written(&write.subject, write.item.as_ref(), written, self.since_start());
+        }
+        self.provisioners.publisher = Some(publisher);
         self.cluster.version() > before
     }
-}
 
-/// Whether the capacity of a class is published: it has a limit, and its claims wait for a pod.
-fn is_announced(class: &StorageClass) -> bool {
-    Builtin::has_limit(class) && class.is_delayed()
-}
+    fn answer_questions(&self, publisher: &mut Publisher) {
+        let (now, run) = (self.since_start(), &self.provisioners);
+        while let Some(Question { driver, query }) = publisher.next_question(now) {
+            let class = run.state.class(&query.item.class);
+            // A class with an invalid limit provisions nothing, and reports it on a request.
+            let answer = class.and_then(|class| run.builtin.capacity(class, &query.item.segment).ok());
+            publisher.answered(&driver, &query.item, answer, now, self.now);
+        }
+    }
 
-fn pool(segment: &Segment, bytes: i64) -> Pool {
-    let values: Vec<&str> = segment.values().map(String::as_str).collect();
-    Pool {
-        name: match values.is_empty() {
-            true => "cluster".to_owned(),
-            false => values.join("."),
-        },
-        nodes: match values.is_empty() {
-            true => PoolNodes::All,
-            false => PoolNodes::Segment(segment.clone()),
-        },
-        bytes,
-        expires: None,
+    fn write_capacity(&mut self, publication: &Publication) -> bool {
+        let (Publication::Effect(effect) | Publication::Announce { pool: effect, .. }) = publication else {
+            // The pools of built-in provisioners are in the status of their driver.
+            return false;
+        };
+        let mut refused = self.write_one(effect);
+        if let Some(missing) = refused.as_ref().and_then(|refusal| publication.missing(refusal)) {
+            self.write_one(&missing);
+            refused = self.write_one(effect);
+        }
+        refused.is_none()
+    }
+
+    fn write_one(&mut self, effect: &Effect) -> Option<Refusal> {
+        self.carry_out(std::slice::from_ref(effect)).refused
     }
 }

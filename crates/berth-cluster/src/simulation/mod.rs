@@ -20,6 +20,7 @@ mod location;
 mod lost;
 mod missing;
 mod not_running;
+mod onlooker;
 mod outcome;
 mod patience;
 mod playback;
@@ -31,8 +32,10 @@ pub use compare::{Difference, Room, ZoneChange};
 pub use fit::{Fit, NodeOutcome, Usage, ZoneOutcome};
 pub use location::{VolumePlace, rack_of, zone_of};
 pub use missing::{KEEPS_PODS, wanted_pods};
+pub use onlooker::Onlooker;
 pub use outcome::{
-    ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, VolumeOutcome,
+    ClaimOutcome, EventOutcome, Outcome, PendingOutcome, PodOutcome, RefusedNodes, Summary, TogetherOutcome,
+    VolumeOutcome,
 };
 pub use playback::{BoundClaim, ClaimChanges, Moved, Placed, PodChanges, StepOutcome, StepSummary, Waiting};
 
@@ -41,7 +44,7 @@ use crate::executor::Carried;
 use crate::memory::Change;
 use crate::step::{self, Step};
 use crate::workloads::{self, Workloads};
-use crate::{MemoryCluster, View, disruption, key_of};
+use crate::{MemoryCluster, View, controllers, disruption, key_of};
 use agents::Agents;
 use berth_core::api::{Kind, Object};
 use berth_core::effect::{Effect, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
@@ -50,6 +53,7 @@ use berth_scheduler::scheduler::{DEFAULT_SEED, Scheduler, Settings};
 use drain::Drains;
 use jiff::{SignedDuration, Timestamp};
 use lost::Lost;
+use onlooker::Stop;
 use patience::Patience;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,12 +125,14 @@ pub struct Simulation {
     lost: Lost,
     /// Jobs that had failed before the simulation started.
     failed_before: BTreeSet<ObjectKey>,
-    /// Disruption budgets to process.
-    budgets: BTreeSet<ObjectKey>,
+    /// Disruption budgets and volume attributes classes to process.
+    guards: BTreeSet<ObjectKey>,
     /// When a workload, a pod or a node is to be processed again.
     due: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     /// The outcome of the scenario's steps so far.
     steps: Vec<StepOutcome>,
+    /// Objects that changed at this moment, if somebody follows them.
+    touched: Option<BTreeSet<ObjectKey>>,
 }
 
 impl Simulation {
@@ -140,9 +146,10 @@ impl Simulation {
         };
         let mut scheduler = Scheduler::new(settings, options.seed);
         scheduler.set_now(options.start.as_second());
-        let volume_scheduling = options.settings.volume_gates().volume_scheduling;
+        let gates = options.settings.volume_gates();
         let controller = berth_controller::Settings {
-            volume_scheduling,
+            volume_scheduling: gates.volume_scheduling,
+            claim_unused_since_time: gates.claim_unused_since_time,
             ..options.controller
         };
         Self {
@@ -153,7 +160,7 @@ impl Simulation {
             scheduler,
             settings: options.settings,
             controller: ControllerRun::new(controller),
-            provisioners: ProvisionerRun::new(volume_scheduling),
+            provisioners: ProvisionerRun::new(gates),
             workloads: Workloads::new(options.seed),
             busy: BTreeSet::new(),
             patience: Patience::default(),
@@ -163,9 +170,10 @@ impl Simulation {
             drains: Drains::default(),
             lost: Lost::default(),
             failed_before: BTreeSet::new(),
-            budgets: BTreeSet::new(),
+            guards: BTreeSet::new(),
             due: BTreeMap::new(),
             steps: Vec::new(),
+            touched: None,
         }
     }
 
@@ -201,6 +209,18 @@ impl Simulation {
         self.cluster.events()
     }
 
+    /// Number of pods bound so far.
+    #[must_use]
+    pub fn scheduled(&self) -> u64 {
+        self.scheduler.counts().scheduled
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// How much virtual time had passed at the last change.
     #[must_use]
     pub fn moved_for(&self) -> Duration {
@@ -230,36 +250,31 @@ impl Simulation {
     /// Runs like [`Self::run`] while `goes_on` returns true, which gets the number of pods bound so far. Returns `false` if it was
     /// stopped.
     pub fn run_while(&mut self, goes_on: &mut dyn FnMut(u64) -> bool) -> bool {
-        !self.advance(None, &mut |simulation| {
-            !goes_on(simulation.scheduler.counts().scheduled)
-        })
+        !self.advance(None, &mut Stop(|simulation: &Self| !goes_on(simulation.scheduled())))
     }
 
     /// Runs until a time, or until nothing changes any more. What is due at exactly that time has not happened when
     /// this returns.
     fn run_until(&mut self, end: Option<Timestamp>, progress: &mut dyn FnMut(u64)) {
-        self.advance(end, &mut |simulation| {
-            progress(simulation.scheduler.counts().scheduled);
+        let go_on = |simulation: &Self| {
+            progress(simulation.scheduled());
             false
-        });
+        };
+        self.advance(end, &mut Stop(go_on));
     }
 
     /// Runs like [`Self::run_until`]. Stops and reports it if requested before the scheduler's turn.
-    fn advance(&mut self, end: Option<Timestamp>, stop: &mut dyn FnMut(&Self) -> bool) -> bool {
+    fn advance(&mut self, end: Option<Timestamp>, onlooker: &mut dyn Onlooker) -> bool {
         let begin = self.now;
         // Whatever happens at the start is a change, even if it was not observed yet.
         self.changed_at = self.changed_at.max(begin);
         loop {
-            for _ in 0..MAX_ROUNDS {
-                if self.settle_but_placing() {
-                    continue;
-                }
-                if stop(self) {
-                    return true;
-                }
-                if !self.place() {
-                    break;
-                }
+            if self.settle(onlooker) {
+                return true;
+            }
+            let touched = self.touched.as_mut().map(std::mem::take);
+            if let Some(touched) = touched.filter(|touched| !touched.is_empty()) {
+                onlooker.moment(self, touched);
             }
             self.patience.renew();
             let is_near = |next: &Timestamp| {
@@ -285,6 +300,22 @@ impl Simulation {
         false
     }
 
+    /// Lets every component act until nothing is left to do at this moment. Stops and reports it if requested.
+    fn settle(&mut self, onlooker: &mut dyn Onlooker) -> bool {
+        for _ in 0..MAX_ROUNDS {
+            if self.settle_but_placing() {
+                continue;
+            }
+            if onlooker.stops(self) {
+                return true;
+            }
+            if !self.place() {
+                break;
+            }
+        }
+        false
+    }
+
     /// Runs the scheduler at this moment, or else the agents. Returns `false` if nothing was left to do.
     ///
     /// The scheduler decides when the controllers are done, and agents process pods after its decision, so that no component
@@ -303,7 +334,7 @@ impl Simulation {
         moved |= self.run_controller();
         moved |= self.run_provisioners();
         moved |= self.announce_limits();
-        moved |= self.run_budgets();
+        moved |= self.run_guards();
         moved
     }
 
@@ -316,17 +347,20 @@ impl Simulation {
             let (key, gone) = match change {
                 Change::Present(key) => (key, None),
                 Change::Relabelled(before) => {
-                    self.budgets
+                    self.guards
                         .extend(disruption::concerned(self.cluster.objects(), &before));
                     continue;
                 }
                 Change::Gone(last) => (key_of(&last), Some(last)),
             };
+            if let Some(touched) = &mut self.touched {
+                touched.insert(key.clone());
+            }
             let view = self.cluster.objects();
             let present = view.find(&key);
             for object in present.iter().copied().chain(&gone) {
                 self.busy.extend(workloads::concerned(view, object));
-                self.budgets.extend(disruption::concerned(view, object));
+                self.guards.extend(controllers::guards(view, object));
             }
             if key.kind == "Pod" {
                 gone.iter().for_each(|last| self.lost.gone(last));
@@ -345,7 +379,7 @@ impl Simulation {
         };
         self.agents.upsert(key, value, view);
         if reported::is_report(value) {
-            // An unreadable report is set aside, as the scheduler of a live cluster does.
+            // An unreadable report is ignored, as the scheduler of a live cluster does.
             if let Ok(driver) = self.reported.report(value).map(str::to_owned) {
                 self.show_driver(&driver);
             }
@@ -447,13 +481,11 @@ impl Simulation {
         }
     }
 
-    fn run_budgets(&mut self) -> bool {
+    fn run_guards(&mut self) -> bool {
         let mut moved = false;
-        for key in std::mem::take(&mut self.budgets) {
-            let view = self.cluster.objects();
-            let budget = view.get(&key.kind, &key.namespace, &key.name);
-            if let Some(effect) = budget.and_then(|budget| disruption::step(view, budget, self.now)) {
-                // A budget that has changed meanwhile is processed again because of that.
+        for key in std::mem::take(&mut self.guards) {
+            if let Some(effect) = controllers::guard_step(self.cluster.objects(), &key, self.now) {
+                // An object that has changed meanwhile is processed again because of that.
                 moved |= self.carry_out(&[effect]).refused.is_none();
             }
         }

@@ -4,18 +4,17 @@ use super::Simulation;
 use super::missing::{Replicas, wanted_pods};
 use super::outcome::{PodOutcome, Said, full_name, join};
 use super::playback::Waiting;
-use crate::{View, field, key_of, status};
+use crate::{field, key_of, status};
 
 impl Simulation {
     /// Every pod that should run and does not, given the outcome for the existing ones.
-    pub(super) fn not_running(&self, pods: &[PodOutcome]) -> Vec<Waiting> {
+    pub(super) fn not_running(&self, pods: &[PodOutcome], said: &Said<'_>, replicas: &Replicas<'_>) -> Vec<Waiting> {
         let waiting = pods.iter().filter(|pod| pod.is_waiting()).map(|pod| Waiting {
             pod: pod.pod.clone(),
             node: pod.node.clone(),
             message: pod.message.clone(),
         });
-        let view = self.objects();
-        let absent = missing_pods(self, view).into_iter().chain(failed_jobs(self, view));
+        let absent = missing_pods(said, replicas).chain(failed_jobs(self));
         waiting.chain(absent).collect()
     }
 
@@ -32,13 +31,8 @@ impl Simulation {
 }
 
 /// The pods that workloads want and that do not exist.
-fn missing_pods(simulation: &Simulation, view: &dyn View) -> Vec<Waiting> {
-    let replicas = Replicas::of(view);
-    if replicas.missing.is_empty() {
-        return Vec::new();
-    }
-    let said = Said::of(simulation.events());
-    let missing = replicas.missing.into_iter().flat_map(|(workload, count)| {
+fn missing_pods<'a>(said: &'a Said<'_>, replicas: &'a Replicas<'_>) -> impl Iterator<Item = Waiting> + 'a {
+    replicas.missing.iter().flat_map(|(workload, count)| {
         let why = said
             .event(workload)
             .map_or_else(String::new, |event| format!(": {}", event.message));
@@ -48,20 +42,18 @@ fn missing_pods(simulation: &Simulation, view: &dyn View) -> Vec<Waiting> {
             node: String::new(),
             message: format!("{count} of {wanted} pods do not exist{why}"),
         };
-        std::iter::repeat_n(pod, count)
-    });
-    missing.collect()
+        std::iter::repeat_n(pod, *count)
+    })
 }
 
 /// One pod for each Job that has failed. Those in the input that had failed before are history.
-fn failed_jobs(simulation: &Simulation, view: &dyn View) -> Vec<Waiting> {
-    let jobs = view.of_kind("Job").filter_map(|job| {
+fn failed_jobs(simulation: &Simulation) -> impl Iterator<Item = Waiting> + '_ {
+    simulation.objects().of_kind("Job").filter_map(|job| {
         let failed = status::find(job, "Failed").filter(|condition| condition["status"] == "True")?;
         (!simulation.failed_before.contains(&key_of(job))).then(|| Waiting {
             pod: format!("a pod of Job {}", full_name(job)),
             node: String::new(),
             message: format!("the Job has failed: {}", field::text(failed, "/message")),
         })
-    });
-    jobs.collect()
+    })
 }

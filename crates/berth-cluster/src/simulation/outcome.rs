@@ -14,7 +14,7 @@ use crate::workloads::is_over;
 use crate::{View, field};
 use berth_core::api::Object;
 use berth_core::effect::{Event, EventType};
-use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Look};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,8 +166,40 @@ pub struct Summary {
     pub pods_per_node: BTreeMap<String, usize>,
     /// Pods by zone, if nodes have zones.
     pub pods_per_zone: BTreeMap<String, usize>,
+    /// The joint look at the most waiting pods, if it left some out or placed more than one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together: Option<TogetherOutcome>,
     /// Virtual seconds until the last change.
     pub virtual_seconds: f64,
+}
+
+/// The result of considering waiting pods together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TogetherOutcome {
+    /// Number of pods considered.
+    pub pods: usize,
+    /// How many of them are placed one by one.
+    pub one_by_one: usize,
+    /// How many are placed together.
+    pub placed: usize,
+    /// No assignment places more, highest priorities first.
+    pub at_most: usize,
+    /// Whether that is known to be the best assignment.
+    pub is_optimal: bool,
+}
+
+impl TogetherOutcome {
+    fn of(look: &Look) -> Option<Self> {
+        let is_worth_telling = look.placed < look.pods || look.placed > look.one_by_one;
+        is_worth_telling.then_some(Self {
+            pods: look.pods,
+            one_by_one: look.one_by_one,
+            placed: look.placed,
+            at_most: look.at_most,
+            is_optimal: look.is_optimal,
+        })
+    }
 }
 
 /// Pods without a node for the same reason.
@@ -194,17 +226,30 @@ pub struct RefusedNodes {
     pub nodes: Vec<String>,
 }
 
+/// Pods and claims at one moment.
+#[derive(Default)]
+pub(super) struct Picture {
+    pub(super) pods: Vec<PodOutcome>,
+    pub(super) claims: Vec<ClaimOutcome>,
+    /// Every pod that should run and does not.
+    pub(super) not_running: Vec<Waiting>,
+}
+
 impl Simulation {
     /// The outcome so far. Why nodes refuse pods is not examined.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let view = self.objects();
-        let (pods, claims) = self.pods_and_claims();
+        let Picture {
+            pods,
+            claims,
+            not_running,
+        } = self.picture();
         let volumes = self.volume_outcomes();
         let (zones, nodes) = fit::places(view, self.scheduled_cluster(), &pods, &claims, &volumes);
         let mut summary = summary(&pods, &claims, &volumes, &zones, &nodes);
-        let not_running = self.not_running(&pods);
         summary.not_running = not_running.len();
+        summary.together = self.scheduler.largest_look().as_ref().and_then(TogetherOutcome::of);
         summary.virtual_seconds = self.moved_for().as_millis() as f64 / 1000.0;
         Outcome {
             pending: pending(&pods),
@@ -222,17 +267,25 @@ impl Simulation {
         }
     }
 
-    /// The outcome for every pod and every claim so far, each by name.
-    pub(super) fn pods_and_claims(&self) -> (Vec<PodOutcome>, Vec<ClaimOutcome>) {
+    /// The outcome for every pod and every claim so far, each by name, and what does not run.
+    pub(super) fn picture(&self) -> Picture {
         let view = self.objects();
         let (said, replicas) = (Said::of(self.events()), Replicas::of(view));
-        let pods = view
-            .of_kind("Pod")
-            .map(|pod| pod_outcome(self, &said, replicas.has_replaced(pod), pod));
+        let pods = self.pods(&said, &replicas);
         let claims = view
             .of_kind("PersistentVolumeClaim")
             .map(|claim| claim_outcome(&said, claim));
-        (pods.collect(), claims.collect())
+        Picture {
+            not_running: self.not_running(&pods, &said, &replicas),
+            claims: claims.collect(),
+            pods,
+        }
+    }
+
+    fn pods(&self, said: &Said<'_>, replicas: &Replicas<'_>) -> Vec<PodOutcome> {
+        let pods = self.objects().of_kind("Pod");
+        pods.map(|pod| pod_outcome(self, said, replicas.has_replaced(pod), pod))
+            .collect()
     }
 
     /// All current objects.
@@ -244,7 +297,7 @@ impl Simulation {
     /// The outcome for every pod so far, by name.
     #[must_use]
     pub fn pod_outcomes(&self) -> Vec<PodOutcome> {
-        self.pods_and_claims().0
+        self.pods(&Said::of(self.events()), &Replicas::of(self.objects()))
     }
 
     /// The outcome for every volume so far, by name.

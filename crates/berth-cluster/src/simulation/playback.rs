@@ -1,12 +1,13 @@
 //! Plays a scenario, and reports what each of its steps changed.
 
 use super::Simulation;
-use super::outcome::{ClaimOutcome, PodOutcome};
+use super::onlooker::{Onlooker, Steps};
+use super::outcome::{ClaimOutcome, Picture, PodOutcome};
 use super::scenario::{PerformError, Scenario};
 use super::{Fit, fit};
 use jiff::SignedDuration;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one step of a scenario changed, from its time until the next step or until nothing changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -122,13 +123,6 @@ pub struct StepSummary {
     pub pods_per_zone: BTreeMap<String, usize>,
 }
 
-/// Pods and claims at one moment.
-#[derive(Default)]
-struct Picture {
-    pods: Vec<PodOutcome>,
-    claims: Vec<ClaimOutcome>,
-}
-
 impl Simulation {
     /// Plays a scenario until nothing changes any more after its last step. At the end of each step, including the
     /// start, `after` may inspect the cluster.
@@ -159,26 +153,34 @@ impl Simulation {
         stop: &mut dyn FnMut(u64) -> bool,
         after: &mut dyn FnMut(&Self),
     ) -> Result<bool, PerformError> {
-        let mut stop = |simulation: &Self| stop(simulation.scheduler.counts().scheduled);
+        self.play_before(scenario, &mut Steps { stop, after })
+    }
+
+    /// Plays a scenario as [`Self::play`] does, while somebody looks on. Says whether the scenario was played to its end.
+    ///
+    /// # Errors
+    /// If something is to be done to an object that is not there.
+    pub fn play_before(&mut self, scenario: &Scenario, onlooker: &mut dyn Onlooker) -> Result<bool, PerformError> {
+        self.touched = onlooker.follows().then(BTreeSet::new);
         let mut before = Picture::default();
         let mut did = Vec::new();
         let mut name = "start".to_owned();
         let mut at = SignedDuration::ZERO;
         for (index, step) in scenario.steps.iter().enumerate() {
             let moment = self.start.checked_add(step.at).unwrap_or(self.now);
-            if self.advance(Some(moment), &mut stop) {
+            if self.advance(Some(moment), onlooker) {
                 return Ok(false);
             }
             before = self.conclude(name, at, did, before);
-            after(self);
+            onlooker.step(self);
             did = self.perform(&scenario.file, index, step)?;
             (name, at) = (step.name.clone(), step.at);
         }
-        if self.advance(None, &mut stop) {
+        if self.advance(None, onlooker) {
             return Ok(false);
         }
         self.conclude(name, at, did, before);
-        after(self);
+        onlooker.step(self);
         Ok(true)
     }
 
@@ -190,15 +192,14 @@ impl Simulation {
 
     /// Records what has changed since the previous picture, and returns the current one.
     fn conclude(&mut self, name: String, at: SignedDuration, did: Vec<String>, before: Picture) -> Picture {
-        let (pods, claims) = self.pods_and_claims();
-        let now = Picture { pods, claims };
+        let now = self.picture();
         self.steps.push(StepOutcome {
             name,
             at: format!("{at:#}"),
             at_seconds: at.as_secs_f64(),
             moved_until_seconds: self.moved_for().as_millis() as f64 / 1000.0,
             did,
-            pods: pod_changes(&before.pods, &now.pods, self.not_running(&now.pods)),
+            pods: pod_changes(&before.pods, &now.pods, now.not_running.clone()),
             claims: claim_changes(&before.claims, &now.claims),
             draining: self.drains.nodes().map(str::to_owned).collect(),
             summary: self.step_summary(&now),

@@ -5,14 +5,17 @@ use crate::drivers::Topology;
 use berth_controller as controller;
 use berth_core::api::{Kind, Object, PersistentVolumeClaim};
 use berth_core::backoff::Backoff;
+use berth_core::binder::VolumeGates;
 use berth_core::dispute::Disputes;
 use berth_core::effect::{Effect, ObjectKey, Refusal, When};
 use berth_provisioner::answer::Answer;
-use berth_provisioner::builtin::{Builtin, Layout};
+use berth_provisioner::builtin::{Builtin, Layout, PROVISIONERS};
+use berth_provisioner::capacity::{CapacityOptions, Publisher, SegmentSource};
 use berth_provisioner::course::{Course, Ended, Next};
 use berth_provisioner::reclaim::{self, Reclaim};
 use berth_provisioner::request::Request;
 use berth_provisioner::settings::Settings;
+use berth_provisioner::source::Lookup;
 use berth_provisioner::state;
 use berth_provisioner::step::{self, Decision};
 use jiff::{SignedDuration, Timestamp};
@@ -105,31 +108,58 @@ pub(super) struct ProvisionerRun {
     volumes: BTreeSet<ObjectKey>,
     retry: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     failures: Failures,
-    /// Something changed that affects the space of built-in pools.
-    pub(super) limits_changed: bool,
+    /// What is published about built-in pools; `None` if the feature gate `CSIStorageCapacity` is off.
+    pub(super) publisher: Option<Publisher>,
+    /// All initial objects are known.
+    complete: bool,
 }
 
 impl ProvisionerRun {
-    pub(super) fn new(volume_scheduling: bool) -> Self {
+    pub(super) fn new(gates: VolumeGates) -> Self {
+        let publisher = || {
+            let settings = PROVISIONERS.map(Settings::builtin);
+            Publisher::new(CapacityOptions::builtin(), &settings, SegmentSource::Classes)
+        };
         Self {
-            volume_scheduling,
+            volume_scheduling: gates.volume_scheduling,
             state: state::State::default(),
             builtin: Builtin::default(),
             claims: BTreeSet::new(),
             volumes: BTreeSet::new(),
             retry: BTreeMap::new(),
             failures: Failures::new(Backoff::CALL),
-            limits_changed: false,
+            publisher: gates.csi_storage_capacity.then(publisher),
+            complete: false,
         }
     }
 
     pub(super) fn upsert(&mut self, object: &Object) {
+        if !self.state.is_news(object) {
+            return;
+        }
+        if let Object::PersistentVolume(volume) = object
+            && self.complete
+        {
+            let class = self.state.class(volume.class_name());
+            self.builtin.observe(volume, class);
+        }
+        if let Some(publisher) = &mut self.publisher {
+            publisher.apply(object, &self.state);
+        }
         let keys = self.state.apply(object);
         self.queue(keys);
-        self.note_limits(object.kind());
-        if let Object::PersistentVolume(volume) = object {
-            let class = self.state.class(volume.class_name()).cloned();
-            self.builtin.observe(volume, class.as_ref());
+    }
+
+    /// All initial objects are known: what depends on several kinds can now be computed.
+    fn begin(&mut self) {
+        if std::mem::replace(&mut self.complete, true) {
+            return;
+        }
+        for volume in self.state.volumes() {
+            self.builtin.observe(volume, self.state.class(volume.class_name()));
+        }
+        if let Some(publisher) = &mut self.publisher {
+            publisher.begin(&self.state);
         }
     }
 
@@ -143,9 +173,11 @@ impl ProvisionerRun {
             Kind::PersistentVolume => self.builtin.delete(name),
             _ => {}
         }
+        if let Some(publisher) = &mut self.publisher {
+            publisher.remove(kind, namespace, name, &self.state);
+        }
         let keys = self.state.remove(kind, namespace, name);
         self.queue(keys);
-        self.note_limits(kind);
     }
 
     fn queue(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
@@ -155,11 +187,6 @@ impl ProvisionerRun {
                 _ => self.claims.insert(key),
             };
         }
-    }
-
-    fn note_limits(&mut self, kind: Kind) {
-        let counts = matches!(kind, Kind::StorageClass | Kind::Node | Kind::PersistentVolume);
-        self.limits_changed |= counts;
     }
 
     pub(super) fn due(&self) -> Option<Timestamp> {
@@ -190,7 +217,7 @@ impl Simulation {
     pub(super) fn run_controller(&mut self) -> bool {
         let mut moved = false;
         while let Some(key) = self.controller.keys.pop_first() {
-            let effects = controller::sync(&key, &self.controller.state, &self.controller.settings);
+            let effects = controller::sync(&key, &self.controller.state, &self.controller.settings, self.now);
             if let Some(due) = self.controller.disputes.due(&effects, self.now) {
                 self.controller.retry.entry(due).or_default().insert(key);
                 continue;
@@ -224,6 +251,7 @@ impl Simulation {
     }
 
     pub(super) fn run_provisioners(&mut self) -> bool {
+        self.provisioners.begin();
         let mut moved = false;
         while let Some(key) = self.provisioners.claims.pop_first() {
             moved |= self.provision(&key);
@@ -245,6 +273,8 @@ impl Simulation {
         let course = match step::step(&claim, &self.provisioners.state, &settings, self.now) {
             Decision::Nothing(_) => return false,
             Decision::Act(conclusion) => Course::of_conclusion(conclusion),
+            Decision::Expand(expansion) => Course::of_expansion(expansion, settings),
+            Decision::Bid(bid) => Course::of_bid(bid),
             Decision::Ask(attempt) => Course::of_attempt(attempt, None, settings),
         };
         let ended = self.run_course(key, course);
@@ -268,11 +298,25 @@ impl Simulation {
                     let answer = self.ask(request);
                     course.answered(answer);
                 }
+                // No provisioner of a simulation serves a single node.
+                Next::Capacity(_) => course.has_room(None),
+                Next::Expand(expansion) => {
+                    let builtin = &mut self.provisioners.builtin;
+                    let expanded = builtin.expand(&expansion.volume, &expansion.class, expansion.bytes);
+                    course.expanded(expanded.map_err(|failure| failure.to_string()));
+                }
                 Next::Delete(backing) => {
                     self.provisioners.builtin.delete(&backing.handle);
                     let rooms = self.drivers.delete(self.cluster.objects(), &backing.handle);
                     self.publish(&rooms);
                     course.deleted(Ok(()));
+                }
+                Next::Look(lookup) => {
+                    let found = match &lookup {
+                        Lookup::One(key) => self.cluster.objects().find(key).cloned(),
+                        Lookup::All { .. } => None,
+                    };
+                    course.looked(Ok(found));
                 }
                 Next::Find(volume) => {
                     let found = self.provisioners.state.volume(&volume.name);

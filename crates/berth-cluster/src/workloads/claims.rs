@@ -6,6 +6,7 @@ use crate::objects::View;
 use crate::step::{self, Step};
 use berth_core::effect::Effect;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// The claims of one StatefulSet.
 pub(super) struct Claims<'a> {
@@ -94,10 +95,10 @@ impl<'a> Claims<'a> {
     /// Makes claims be deleted as configured: with the set (`whenDeleted`), or with a pod removed by scaling down
     /// (`whenScaled`).
     pub(super) fn retain_as_told(&self, condemned: impl Iterator<Item = (i64, &'a Value)>, step: &mut Step) {
-        let condemned: Vec<_> = condemned.collect();
-        if condemned.is_empty() && !self.may_have_to_go() {
+        if !self.may_have_to_go() {
             return;
         }
+        let condemned: BTreeMap<i64, &Value> = condemned.collect();
         let with_set = self.is_deleted_with("whenDeleted");
         let with_pod = self.is_deleted_with("whenScaled");
         let claims = self.templates().iter().flat_map(|template| {
@@ -110,10 +111,7 @@ impl<'a> Claims<'a> {
             let Some(claim) = self.get(&claim).filter(|claim| !field::is_deleting(claim)) else {
                 continue;
             };
-            let leaving = condemned
-                .iter()
-                .find(|(condemned, _)| *condemned == ordinal)
-                .map(|(_, pod)| *pod);
+            let leaving = condemned.get(&ordinal).copied();
             let owner = match leaving.filter(|_| with_pod) {
                 Some(pod) => Some(pod),
                 None => Some(self.set).filter(|_| with_set),
@@ -122,7 +120,8 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Whether claims may need another owner: if some should be deleted, or the policy has just changed.
+    /// Whether claims may need another owner: if some should be deleted, or the policy has just changed. Otherwise those that had one have lost
+    /// it when the policy did change.
     fn may_have_to_go(&self) -> bool {
         let number = |path: &str| field::number(self.set, path);
         let is_new = number("/metadata/generation") != number("/status/observedGeneration");
@@ -135,7 +134,7 @@ impl<'a> Claims<'a> {
     }
 
     /// The ordinals whose claims are processed: those of replicas and of condemned pods.
-    fn ordinals(&self, condemned: &[(i64, &Value)]) -> Vec<i64> {
+    fn ordinals(&self, condemned: &BTreeMap<i64, &Value>) -> Vec<i64> {
         let start = field::count(self.set, "/spec/ordinals/start").unwrap_or(0);
         let replicas = field::count(self.set, "/spec/replicas").unwrap_or(1);
         // Replicas that were never started have no claims either.
@@ -145,7 +144,7 @@ impl<'a> Claims<'a> {
                 .iter()
                 .any(|template| self.get(&self.name(template, *ordinal)).is_some())
         });
-        started.chain(condemned.iter().map(|(ordinal, _)| *ordinal)).collect()
+        started.chain(condemned.keys().copied()).collect()
     }
 
     /// Sets whether the set or its pod owns a claim, and leaves other owners alone.

@@ -16,7 +16,10 @@ use crate::status::Status;
 use crate::step::Step;
 use crate::tolerations::tolerates;
 use berth_core::api;
-use berth_core::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
+use berth_core::names::{
+    TAINT_DISK_PRESSURE, TAINT_MEMORY_PRESSURE, TAINT_NETWORK_UNAVAILABLE, TAINT_NOT_READY, TAINT_PID_PRESSURE,
+    TAINT_UNREACHABLE, TAINT_UNSCHEDULABLE,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -36,13 +39,11 @@ const REQUIRED: [&str; 4] = [
 const TOLERATED: [(&str, &str); 6] = [
     (TAINT_NOT_READY, "NoExecute"),
     (TAINT_UNREACHABLE, "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (TAINT_DISK_PRESSURE, "NoSchedule"),
+    (TAINT_MEMORY_PRESSURE, "NoSchedule"),
+    (TAINT_PID_PRESSURE, "NoSchedule"),
+    (TAINT_UNSCHEDULABLE, "NoSchedule"),
 ];
-/// Another one, for pods on the host network.
-const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 
 /// Whether a node is eligible for a DaemonSet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,8 +86,9 @@ pub(super) fn reconcile(view: &dyn View, set: &Value, suffixes: &mut Suffixes, n
     }
     look.update(&count, &mut step);
     count.write(&look, &mut step);
-    look.revisions
-        .forget_old(look.pods.values().flatten().copied(), &mut step);
+    let pods = look.pods.values().flatten();
+    let live = pods.map(|pod| field::label(pod, names::CONTROLLER_REVISION_HASH));
+    look.revisions.forget_old(live, &mut step);
     step
 }
 
@@ -130,7 +132,7 @@ impl<'a> Look<'a> {
         let hash = hash.strip_prefix(&format!("{}-", field::name(set))).unwrap_or(hash);
         let mut tolerations = field::items(set, "/spec/template/spec/tolerations").to_vec();
         let on_network = field::flag(set, "/spec/template/spec/hostNetwork");
-        let on_network = on_network.then_some((NETWORK_UNAVAILABLE, "NoSchedule"));
+        let on_network = on_network.then_some((TAINT_NETWORK_UNAVAILABLE, "NoSchedule"));
         for (key, effect) in TOLERATED.into_iter().chain(on_network) {
             let own = json!({"key": key, "operator": "Exists", "effect": effect});
             if !tolerations.contains(&own) {

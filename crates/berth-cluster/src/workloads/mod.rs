@@ -14,6 +14,7 @@ mod recreated;
 mod replica_set;
 mod revisions;
 mod rollout;
+mod roster;
 mod stateful_set;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,9 @@ use super::step::Step;
 use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
 use recreated::Recreated;
+use roster::Roster;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The supported kinds, owners before what they own.
 pub const KINDS: [&str; 7] = [
@@ -44,11 +47,12 @@ pub const KINDS: [&str; 7] = [
 /// one triggers the workload again.
 const BURST: usize = 500;
 
-/// The workload controllers. They remember only the names they have used, and which pods failed.
+/// The workload controllers. They remember only the names they have used, which pods failed, and what the pods of StatefulSets showed.
 #[derive(Clone, Debug)]
 pub struct Workloads {
     suffixes: Suffixes,
     recreated: Recreated,
+    rosters: BTreeMap<ObjectKey, Roster>,
 }
 
 impl Workloads {
@@ -58,14 +62,19 @@ impl Workloads {
         Self {
             suffixes: Suffixes::new(seed),
             recreated: Recreated::default(),
+            rosters: BTreeMap::new(),
         }
     }
 
-    /// Reconciles one workload: see [`concerned`] for when. A deleted one needs nothing.
+    /// Reconciles one workload: see [`concerned`] for when. A deleted one needs nothing. The view is always the same one, or a copy of it
+    /// that is used with a copy of these controllers.
     pub fn reconcile(&mut self, view: &dyn View, workload: &ObjectKey, now: Timestamp) -> Step {
         match view.get(&workload.kind, &workload.namespace, &workload.name) {
             Some(found) => self.look_after(view, found, now),
-            None => Step::default(),
+            None => {
+                self.rosters.remove(workload);
+                Step::default()
+            }
         }
     }
 
@@ -79,7 +88,8 @@ impl Workloads {
             "DaemonSet" => daemon_set::reconcile(view, workload, &mut self.suffixes, now),
             "CronJob" => not_run(workload),
             "StatefulSet" => {
-                let step = stateful_set::reconcile(view, workload, &self.recreated, now);
+                let roster = self.rosters.entry(key_of(workload)).or_default();
+                let step = stateful_set::reconcile(view, workload, roster, &self.recreated, now);
                 self.recreated.note(view, &step, now);
                 step
             }
@@ -101,6 +111,12 @@ fn not_run(workload: &Value) -> Step {
 #[must_use]
 pub fn all(view: &dyn View) -> Vec<ObjectKey> {
     KINDS.iter().flat_map(|kind| view.of_kind(kind)).map(key_of).collect()
+}
+
+/// Whether objects of a kind are workloads.
+#[must_use]
+pub fn is_workload(kind: &str) -> bool {
+    KINDS.contains(&kind)
 }
 
 /// The workloads to reconcile when an object was created, changed or deleted (pass its last state).

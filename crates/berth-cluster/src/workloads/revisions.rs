@@ -7,6 +7,7 @@ use crate::names;
 use crate::objects::View;
 use crate::step::{self, Step};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The revisions of one set.
 pub(super) struct Revisions<'a> {
@@ -22,8 +23,8 @@ impl<'a> Revisions<'a> {
     /// The revisions of a set, and the name of the current one as far as its status or its pods show it.
     pub(super) fn of(view: &'a dyn View, set: &'a Value, told: Option<&str>) -> Self {
         let mut known: Vec<_> = view
-            .dependents(field::uid(set))
-            .filter(|object| field::kind(object) == "ControllerRevision" && field::is_controlled_by(object, set))
+            .dependents_of_kind(field::uid(set), "ControllerRevision")
+            .filter(|revision| field::is_controlled_by(revision, set))
             .collect();
         known.sort_by_key(|revision| (number(revision), field::name(revision)));
         let template = &set["spec"]["template"];
@@ -126,21 +127,19 @@ impl<'a> Revisions<'a> {
         template
     }
 
-    /// Deletes the oldest revisions without pods, beyond the revision history limit.
-    pub(super) fn forget_old(&self, pods: impl Iterator<Item = &'a Value>, step: &mut Step) {
+    /// Deletes the oldest revisions that no pod has, beyond the revision history limit.
+    pub(super) fn forget_old<'b>(&self, live: impl Iterator<Item = &'b str>, step: &mut Step) {
         let kept = field::count(self.set, "/spec/revisionHistoryLimit").unwrap_or(10);
         let kept = usize::try_from(kept).unwrap_or(usize::MAX);
         if self.known.len() <= kept {
             return;
         }
-        let live: Vec<&str> = pods
-            .map(|pod| field::label(pod, names::CONTROLLER_REVISION_HASH))
-            .collect();
+        let live: BTreeSet<&str> = live.collect();
         let is_idle = |revision: &&&Value| {
             let name = field::name(revision);
             // Pods of a StatefulSet have the whole name as a label, those of a DaemonSet its last part.
             let hash = name.rsplit('-').next().unwrap_or(name);
-            name != self.latest && name != self.current && !live.contains(&name) && !live.contains(&hash)
+            name != self.latest && name != self.current && !live.contains(name) && !live.contains(hash)
         };
         let idle: Vec<_> = self.known.iter().filter(is_idle).collect();
         let excess = idle.len().saturating_sub(kept);

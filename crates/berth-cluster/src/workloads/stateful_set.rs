@@ -15,6 +15,7 @@ use super::claims::Claims;
 use super::pods::{self, Availability};
 use super::recreated::Recreated;
 use super::revisions::{self, Revisions};
+use super::roster::{Member, Roster};
 use crate::field;
 use crate::names;
 use crate::objects::{View, key_of};
@@ -23,7 +24,6 @@ use crate::step::Step;
 use berth_core::effect::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 const SOURCE: &str = "statefulset-controller";
 
@@ -33,10 +33,8 @@ struct Look<'a> {
     set: &'a Value,
     recreated: &'a Recreated,
     now: Timestamp,
-    /// Its pods by ordinal, including condemned ones.
-    pods: BTreeMap<i64, &'a Value>,
-    /// From when on each of them is available.
-    available: BTreeMap<i64, Availability>,
+    /// Its pods, including condemned ones.
+    roster: &'a Roster,
     start: i64,
     replicas: i64,
     is_ordered: bool,
@@ -44,20 +42,28 @@ struct Look<'a> {
     revisions: Revisions<'a>,
 }
 
-pub(super) fn reconcile(view: &dyn View, set: &Value, recreated: &Recreated, now: Timestamp) -> Step {
-    let look = Look::at(view, set, recreated, now);
+pub(super) fn reconcile(
+    view: &dyn View,
+    set: &Value,
+    roster: &mut Roster,
+    recreated: &Recreated,
+    now: Timestamp,
+) -> Step {
+    let look = Look::at(view, set, roster, recreated, now);
     let mut step = Step::default();
     look.revisions.create(&mut step);
     // Before any pod is deleted, so that its claims get it as an owner.
-    look.claims
-        .retain_as_told(look.condemned().map(|(ordinal, pod)| (*ordinal, *pod)), &mut step);
+    let condemned = look
+        .condemned()
+        .filter_map(|(ordinal, _)| Some((ordinal, look.pod(ordinal)?)));
+    look.claims.retain_as_told(condemned, &mut step);
     // A broken template must not keep a parallel set from getting a better one: only ordered pods wait.
     let goes_on = |is_settled: bool| is_settled || !look.is_ordered;
     if goes_on(look.start_missing(&mut step)) && goes_on(look.stop_condemned(&mut step)) {
         look.update_pods(&mut step);
     }
     look.write_status(&mut step);
-    look.revisions.forget_old(look.pods.values().copied(), &mut step);
+    look.revisions.forget_old(look.roster.live_revisions(), &mut step);
     step
 }
 
@@ -107,29 +113,26 @@ pub(super) fn ordinal(base: &str, name: &str) -> Option<i64> {
 }
 
 impl<'a> Look<'a> {
-    fn at(view: &'a dyn View, set: &'a Value, recreated: &'a Recreated, now: Timestamp) -> Self {
-        let selector = pods::Selector::of(set);
-        let min_ready_seconds = field::count(set, "/spec/minReadySeconds").unwrap_or(0);
-        let pods: BTreeMap<i64, &Value> = view
-            .dependents(field::uid(set))
-            .filter(|object| field::kind(object) == "Pod" && field::is_controlled_by(object, set))
-            .filter(|pod| selector.selects(pod))
-            .filter_map(|pod| Some((ordinal(field::name(set), field::name(pod))?, pod)))
-            .collect();
-        let availability = |pod: &Value| pods::availability(pod, min_ready_seconds, now);
-        let available = pods.iter().map(|(ordinal, pod)| (*ordinal, availability(pod)));
+    fn at(
+        view: &'a dyn View,
+        set: &'a Value,
+        roster: &'a mut Roster,
+        recreated: &'a Recreated,
+        now: Timestamp,
+    ) -> Self {
+        let revisions = Revisions::of(view, set, revisions::told(set));
+        roster.refresh(view, set, revisions.latest(), now);
         Self {
             view,
             set,
             recreated,
             now,
-            available: available.collect(),
-            pods,
+            roster,
             start: field::count(set, "/spec/ordinals/start").unwrap_or(0),
             replicas: field::count(set, "/spec/replicas").unwrap_or(1),
             is_ordered: field::text(set, "/spec/podManagementPolicy") != "Parallel",
             claims: Claims { view, set },
-            revisions: Revisions::of(view, set, revisions::told(set)),
+            revisions,
         }
     }
 
@@ -138,23 +141,25 @@ impl<'a> Look<'a> {
     }
 
     /// The surplus pods, lowest ordinal first.
-    fn condemned(&self) -> impl DoubleEndedIterator<Item = (&i64, &&'a Value)> {
-        let (start, end) = (self.start, self.end());
-        self.pods
-            .iter()
-            .filter(move |(ordinal, _)| !(start..end).contains(*ordinal))
+    fn condemned(&self) -> impl DoubleEndedIterator<Item = (i64, &Member)> {
+        self.roster.outside(self.start..self.end())
     }
 
-    fn is_healthy(&self, pod: &Value) -> bool {
-        !field::is_deleting(pod) && pods::is_ready(pod)
+    /// The pod with an ordinal, if it is the set's.
+    fn pod(&self, ordinal: i64) -> Option<&'a Value> {
+        self.roster.get(ordinal)?;
+        let name = format!("{}-{ordinal}", field::name(self.set));
+        self.view.get("Pod", field::namespace(self.set), &name)
     }
 
     /// Creates missing pods and replaces finished ones. Returns true if every replica exists and is available.
     fn start_missing(&self, step: &mut Step) -> bool {
         let mut is_settled = true;
         let mut created = 0;
-        for ordinal in self.start..self.end() {
-            match self.pods.get(&ordinal) {
+        let mut rest = self.start..self.end();
+        while let Some(ordinal) = self.roster.first_awaited(rest.clone()) {
+            rest.start = ordinal + 1;
+            match self.pod(ordinal) {
                 None => {
                     is_settled = false;
                     created += 1;
@@ -199,7 +204,8 @@ impl<'a> Look<'a> {
     }
 
     fn available(&self, ordinal: i64) -> Availability {
-        self.available.get(&ordinal).copied().unwrap_or(Availability::Never)
+        let member = self.roster.get(ordinal);
+        member.map_or(Availability::Never, |member| member.available)
     }
 
     fn create_pod(&self, ordinal: i64, step: &mut Step) {
@@ -246,17 +252,14 @@ impl<'a> Look<'a> {
         if self.condemned().next().is_none() {
             return true;
         }
-        let first_unhealthy = self
-            .pods
-            .iter()
-            .find(|(_, pod)| !self.is_healthy(pod))
-            .map(|(ordinal, _)| *ordinal);
-        for (ordinal, pod) in self.condemned().rev().take(BURST) {
-            let is_leaving = field::is_deleting(pod);
+        let first_unhealthy = self.roster.first_unhealthy();
+        for (ordinal, member) in self.condemned().rev().take(BURST) {
             // A pod that is about to become ready may still need the ones before it. The first unhealthy one need not
             // wait, nor one that has finished: it will never become ready.
-            let waits = !self.is_healthy(pod) && !pods::is_over(pod) && first_unhealthy != Some(*ordinal);
-            if !(is_leaving || self.is_ordered && waits) {
+            let waits = !member.is_healthy() && !member.is_over && first_unhealthy != Some(ordinal);
+            if !(member.is_leaving || self.is_ordered && waits)
+                && let Some(pod) = self.pod(ordinal)
+            {
                 self.delete_pod(pod, step);
             }
             if self.is_ordered {
@@ -272,17 +275,21 @@ impl<'a> Look<'a> {
             return;
         }
         let first = self.start + self.revisions.partition();
-        for ordinal in (first.min(self.end())..self.end()).rev() {
+        let mut rest = first.min(self.end())..self.end();
+        while let Some(ordinal) = self.roster.last_notable(rest.clone()) {
+            rest.end = ordinal;
             // A missing pod is created with the latest template, and a finished one is replaced anyway: the update
             // goes on when the new one is available.
-            let Some(pod) = self.pods.get(&ordinal).filter(|pod| !pods::is_over(pod)) else {
+            let Some(member) = self.roster.get(ordinal).filter(|member| !member.is_over) else {
                 return;
             };
-            let is_old = field::label(pod, names::CONTROLLER_REVISION_HASH) != self.revisions.latest();
-            if is_old && !field::is_deleting(pod) {
+            if self.roster.is_outdated(ordinal)
+                && !member.is_leaving
+                && let Some(pod) = self.pod(ordinal)
+            {
                 return self.delete_pod(pod, step);
             }
-            if self.available(ordinal) != Availability::Now {
+            if member.available != Availability::Now {
                 return;
             }
         }
@@ -290,51 +297,27 @@ impl<'a> Look<'a> {
 
     fn write_status(&self, step: &mut Step) {
         let (latest, current) = (self.revisions.latest(), self.revisions.current());
-        let mut counts = Counts::default();
-        for (ordinal, pod) in &self.pods {
-            counts.all += 1;
-            match self.available(*ordinal) {
-                Availability::Now => {
-                    counts.available += 1;
-                    counts.ready += 1;
-                }
-                Availability::From(then) => {
-                    step.wake_at(then);
-                    counts.ready += 1;
-                }
-                // A terminating pod is not available, but may be ready.
-                Availability::Never => counts.ready += i64::from(pods::is_ready(pod)),
-            }
-            let revision = field::label(pod, names::CONTROLLER_REVISION_HASH);
-            counts.current += i64::from(!field::is_deleting(pod) && revision == current);
-            counts.updated += i64::from(!field::is_deleting(pod) && revision == latest);
+        let roster = self.roster;
+        if let Some(then) = roster.next_available() {
+            step.wake_at(then);
         }
+        let updated = roster.of_revision(latest);
         // The update is complete when every replica has the latest template and is ready.
-        let is_updated = [counts.all, counts.ready, counts.updated] == [self.replicas; 3];
+        let is_updated = [roster.all(), roster.ready(), updated] == [self.replicas; 3];
         let (current, of_current) = match is_updated {
-            true => (latest, counts.updated),
-            false => (current, counts.current),
+            true => (latest, updated),
+            false => (current, roster.of_revision(current)),
         };
         let mut status = Status::of(self.set, self.now);
-        status.set("replicas", counts.all);
-        status.count("readyReplicas", counts.ready);
-        status.set("availableReplicas", counts.available);
+        status.set("replicas", roster.all());
+        status.count("readyReplicas", roster.ready());
+        status.set("availableReplicas", roster.available());
         status.count("currentReplicas", of_current);
-        status.count("updatedReplicas", counts.updated);
+        status.count("updatedReplicas", updated);
         status.set("currentRevision", current);
         status.set("updateRevision", latest);
         status.set("collisionCount", self.revisions.collisions());
         status.observe();
         step.effects.extend(status.effect());
     }
-}
-
-/// Number of pods by state.
-#[derive(Default)]
-struct Counts {
-    all: i64,
-    ready: i64,
-    available: i64,
-    current: i64,
-    updated: i64,
 }

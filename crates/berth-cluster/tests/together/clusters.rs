@@ -56,10 +56,7 @@ impl Crowd {
                 zone: number % ZONES.len(),
             })
             .collect();
-        let volumes: usize = nodes.iter().map(|node| node.sizes.len()).sum();
-        // Up to twice as many claims as volumes compete; more would only queue.
-        let pods = random.between(pods).min(volumes.max(3));
-        let pods = (0..pods).map(|_| {
+        let pods = (0..random.between(pods)).map(|_| {
             let claims = (0..random.between(1..4)).map(|_| random.one_of(&CLAIM_SIZES)).collect();
             let (mut zone, mut group) = (None, None);
             match random.below(5) {

@@ -107,7 +107,7 @@ impl Controller {
     /// Runs the next step with at most `budget` writes. Returns `false` if the controller crashed in it.
     pub fn step(&mut self, cluster: &mut Cluster, budget: &mut usize) -> bool {
         let Some(key) = self.queue.pop_front() else { return true };
-        let effects = sync(&key, &self.state, &self.settings);
+        let effects = sync(&key, &self.state, &self.settings, cluster.now());
         let mut crashed = false;
         let carried = cluster.carry_out_with(&effects, |_| match budget.checked_sub(1) {
             Some(left) => {

@@ -2,6 +2,7 @@
 
 use crate::story::Story;
 use berth_controller::{Protection, Settings, ZoneUpgrade};
+use berth_core::api::Kind;
 use berth_testing::{Manifest, claim, pod, volume};
 use serde_json::json;
 
@@ -55,6 +56,72 @@ fn a_pod_that_is_shut_down_does_not_hold_its_claim() {
         .delete_pod("p");
     assert_eq!(story.stored_claim("c"), None);
     assert!(story.cluster.get("Pod", "p").is_some());
+}
+
+/// The condition `Unused` of a claim: its status, reason, message and time.
+fn unused(story: &Story, claim: &str) -> Option<[String; 4]> {
+    let claim = story.stored_claim(claim)?;
+    let mut conditions = claim["status"]["conditions"].as_array()?.iter();
+    let found = conditions.find(|condition| condition["type"] == "Unused")?;
+    let fields = ["status", "reason", "message", "lastTransitionTime"];
+    Some(fields.map(|field| found[field].as_str().unwrap_or_default().to_owned()))
+}
+
+fn status(story: &Story, claim: &str) -> Option<String> {
+    unused(story, claim).map(|[status, ..]| status)
+}
+
+#[test]
+fn a_bound_claim_says_whether_a_pod_uses_it() {
+    let story = Story::with(Settings::embedded()).create(claim("c", "now", 5));
+    assert_eq!(unused(&story, "c"), None, "it is not bound");
+    let mut story = story.create(volume("v", "now", 5)).claim("c", "Bound", "v");
+    let time = story.cluster.now().to_string();
+    let none = [
+        "True",
+        "NoPodsUsingPVC",
+        "No pods are currently referencing this PVC",
+        &time,
+    ];
+    assert_eq!(unused(&story, "c").unwrap(), none);
+    // What the external-resizer reports is kept.
+    let resizing = json!({"status": {"conditions": [{"type": "Unused", "status": "True"}, {"type": "Resizing", "status": "True"}]}});
+    story = story.patch(Kind::PersistentVolumeClaim, "c", &resizing);
+    story = story.create(pod("p", &["c"]));
+    let time = story.cluster.now().to_string();
+    let used = ["False", "PodUsingPVC", "A pod is currently referencing this PVC", &time];
+    assert_eq!(unused(&story, "c").unwrap(), used, "it needs no node for that");
+    assert_eq!(
+        story.stored_claim("c").unwrap()["status"]["conditions"][1]["type"],
+        "Resizing"
+    );
+    let version = story.stored_claim("c").unwrap()["metadata"]["resourceVersion"].clone();
+    story = story.create(pod("second", &["c"])).delete_pod("p");
+    assert_eq!(
+        story.stored_claim("c").unwrap()["metadata"]["resourceVersion"],
+        version,
+        "it is still used: nothing is written"
+    );
+    let finished = json!({"status": {"phase": "Succeeded"}});
+    story = story.patch(Kind::Pod, "second", &finished);
+    assert_eq!(status(&story, "c").as_deref(), Some("True"));
+}
+
+#[test]
+fn nothing_is_said_about_use_without_protection_or_its_gate() {
+    for settings in [
+        Settings::default(),
+        Settings {
+            claim_unused_since_time: false,
+            ..Settings::embedded()
+        },
+    ] {
+        let story = Story::with(settings)
+            .create(claim("c", "now", 5))
+            .create(volume("v", "now", 5))
+            .claim("c", "Bound", "v");
+        assert_eq!(unused(&story, "c"), None);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::story::Story;
 use berth_controller::{Settings, State, sync};
 use berth_core::effect::{Effect, ObjectKey};
 use berth_testing::{Manifest, claim, class, volume};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 #[test]
@@ -281,7 +282,12 @@ fn a_reservation_by_name_is_the_users_whatever_an_earlier_binding_left() {
         let mut state = State::default();
         state.apply_volume(serde_json::from_value(volume.with("/status/phase", json!("Available"))).unwrap());
         state.apply_claim(serde_json::from_value(claim.clone()).unwrap());
-        let effects = sync(&ObjectKey::claim("default", "c"), &state, &Settings::default());
+        let effects = sync(
+            &ObjectKey::claim("default", "c"),
+            &state,
+            &Settings::default(),
+            Timestamp::UNIX_EPOCH,
+        );
         let found = effects.into_iter().find_map(|effect| match effect {
             Effect::Patch(patch) if patch.name == "reserve_volume" => Some(patch.body),
             _ => None,

@@ -77,7 +77,7 @@ fn a_claim_is_told_what_to_do_if_nobody_serves_its_driver() {
 }
 
 #[test]
-fn the_first_designs_annotation_hands_it_over_too() {
+fn the_alpha_annotation_hands_it_over_too() {
     let annotations = json!({"volume.alpha.kubernetes.io/selectedNode": "n1"});
     Story::new()
         .create(claim("c", "extwait", 5).with("/metadata/annotations", annotations))

@@ -1,9 +1,10 @@
 //! The Kubernetes objects that Berth reads, reduced to the fields that decisions need.
 //!
 //! These types are the boundary: they are decoded from user files or API server responses, validated, and converted to
-//! the compact model. Unlisted fields are skipped while decoding, so `managedFields` costs nothing. As in Kubernetes,
-//! `null` means "not set".
+//! the compact model. Unlisted fields are skipped while decoding, so `managedFields` costs nothing but for the few
+//! kinds whose times count. As in Kubernetes, `null` means "not set".
 
+mod capacity;
 mod matching;
 mod meta;
 mod node;
@@ -13,6 +14,7 @@ mod storage;
 mod validate;
 mod workload;
 
+pub use capacity::*;
 pub use meta::*;
 pub use node::*;
 pub use object::*;

@@ -141,6 +141,11 @@ pub struct PodStatus {
     /// Status of its init containers.
     #[serde(deserialize_with = "nullable")]
     pub init_container_statuses: Vec<ContainerStatus>,
+    /// What all of its running containers were given together.
+    pub resources: Option<ContainerResources>,
+    /// Resources that the node has allocated to all of it.
+    #[serde(deserialize_with = "nullable")]
+    pub allocated_resources: ResourceList,
     /// When the kubelet first saw it.
     pub start_time: Option<String>,
 }
@@ -520,13 +525,18 @@ impl Pod {
     /// there.
     #[must_use]
     pub fn holds_claim(&self, name: &str) -> bool {
-        !self.spec.node_name.is_empty()
-            && !self.metadata.is_shut_down()
-            && self
-                .spec
-                .volumes
-                .iter()
-                .any(|volume| volume.claim_name(&self.metadata.name).as_deref() == Some(name))
+        !self.spec.node_name.is_empty() && !self.metadata.is_shut_down() && self.names_claim(name)
+    }
+
+    /// Whether it refers to the claim with this name in its namespace, and has not finished.
+    #[must_use]
+    pub fn refers_to_claim(&self, name: &str) -> bool {
+        !self.is_finished() && !self.metadata.is_shut_down() && self.names_claim(name)
+    }
+
+    fn names_claim(&self, name: &str) -> bool {
+        let mut volumes = self.spec.volumes.iter();
+        volumes.any(|volume| volume.claim_name(&self.metadata.name).as_deref() == Some(name))
     }
 }
 

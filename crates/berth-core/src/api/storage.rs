@@ -3,7 +3,7 @@
 use super::{LabelSelector, NodeSelector, ObjectMeta, ResourceList, nullable};
 use crate::names;
 use crate::quantity::Quantity;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// A volume.
@@ -64,6 +64,12 @@ pub struct PersistentVolumeSpec {
     pub host_path: Option<HostPathVolume>,
     /// A network file system.
     pub nfs: Option<NfsVolume>,
+    /// A file share of Azure.
+    pub azure_file: Option<AzureFileVolume>,
+    /// A disk of vSphere.
+    pub vsphere_volume: Option<VsphereVolume>,
+    /// A volume of Portworx.
+    pub portworx_volume: Option<PortworxVolume>,
 }
 
 /// The nodes that can reach a volume.
@@ -188,7 +194,7 @@ pub struct CsiSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GcePersistentDisk {
-    /// The disk's name. The first design proposal spelled the key `diskName`.
+    /// The disk's name. The examples of KEP-490 (Zonal Volume) spell the key `diskName`.
     #[serde(alias = "diskName", deserialize_with = "nullable")]
     pub pd_name: String,
     /// File system.
@@ -242,6 +248,38 @@ pub struct CinderVolume {
     /// Read-only.
     #[serde(deserialize_with = "nullable")]
     pub read_only: bool,
+}
+
+/// See [`PersistentVolumeSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AzureFileVolume {
+    /// The share.
+    #[serde(deserialize_with = "nullable")]
+    pub share_name: String,
+    /// The secret with the account and its key.
+    #[serde(deserialize_with = "nullable")]
+    pub secret_name: String,
+    /// The namespace of the secret; that of the claim if not set.
+    pub secret_namespace: Option<String>,
+}
+
+/// See [`PersistentVolumeSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VsphereVolume {
+    /// The path of the disk.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_path: String,
+}
+
+/// See [`PersistentVolumeSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PortworxVolume {
+    /// The volume's id.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
 }
 
 /// See [`VolumeSource`].
@@ -365,6 +403,9 @@ pub struct DataSource {
     /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
+    /// Namespace; empty for that of the claim.
+    #[serde(deserialize_with = "nullable")]
+    pub namespace: String,
 }
 
 /// What a claim requests.
@@ -391,6 +432,22 @@ pub struct PersistentVolumeClaimStatus {
     pub capacity: ResourceList,
     /// The attributes class of the bound volume.
     pub current_volume_attributes_class_name: Option<String>,
+    /// Whether no pod uses the claim, as its condition `Unused` says; `None` without that condition.
+    #[serde(rename = "conditions", deserialize_with = "unused")]
+    pub unused: Option<bool>,
+}
+
+/// The status of the condition `Unused`. Nothing reads the others.
+fn unused<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    #[derive(Deserialize)]
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: String,
+        status: String,
+    }
+    let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition.kind == names::UNUSED);
+    Ok(found.map(|condition| condition.status == "True"))
 }
 
 /// A storage class.
@@ -408,9 +465,12 @@ pub struct StorageClass {
     pub parameters: BTreeMap<String, String>,
     /// What happens to its volumes when they are released: `Delete` if not set.
     pub reclaim_policy: Option<String>,
-    /// `Immediate` unless `WaitForFirstConsumer`. The first design proposal spelled the key `bindingMode`.
+    /// `Immediate` unless `WaitForFirstConsumer`. An example of KEP-490 (End to End Zonal Example) spells the key
+    /// `bindingMode`.
     #[serde(alias = "bindingMode")]
     pub volume_binding_mode: Option<String>,
+    /// Whether its volumes can be expanded.
+    pub allow_volume_expansion: Option<bool>,
     /// Where volumes may be created.
     #[serde(deserialize_with = "nullable")]
     pub allowed_topologies: Vec<TopologySelectorTerm>,
@@ -508,24 +568,6 @@ pub struct CsiStoragePool {
     pub capacity: Option<Quantity>,
     /// When this entry expires.
     pub expiry_time: Option<String>,
-}
-
-/// Free space of one class in one topology segment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct CsiStorageCapacity {
-    /// Metadata.
-    #[serde(deserialize_with = "nullable")]
-    pub metadata: ObjectMeta,
-    /// The class.
-    #[serde(deserialize_with = "nullable")]
-    pub storage_class_name: String,
-    /// The nodes that can reach it. None means that no node can.
-    pub node_topology: Option<LabelSelector>,
-    /// Free space.
-    pub capacity: Option<Quantity>,
-    /// The largest volume that can be created.
-    pub maximum_volume_size: Option<Quantity>,
 }
 
 /// A volume attached to a node, or about to be.

@@ -4,9 +4,9 @@
 //! never causes an error later.
 
 use super::{
-    Affinity, CsiSource, CsiStorage, CsiStoragePool, DecodeError, LabelSelector, NodeSelector, NodeSelectorTerm,
-    Object, PersistentVolumeClaimSpec, Pod, PodAffinity, PodAffinityTerm, Requirement, ResourceList, StorageClass,
-    TopologySpreadConstraint,
+    Affinity, CsiNodeDriver, CsiSource, CsiStorage, CsiStoragePool, DecodeError, LabelSelector, NodeSelector,
+    NodeSelectorTerm, Object, PersistentVolumeClaimSpec, Pod, PodAffinity, PodAffinityTerm, Requirement, ResourceList,
+    StorageClass, TopologySpreadConstraint,
 };
 
 use crate::migration;
@@ -31,7 +31,12 @@ impl Object {
                 })
             }),
             Self::Pod(pod) => validate_pod(pod),
-            Self::PersistentVolume(volume) => resources("spec.capacity", &volume.spec.capacity)
+            Self::PersistentVolume(volume) => storage("spec.capacity", &volume.spec.capacity)
+                .and_then(|()| {
+                    optional(volume.spec.csi.as_ref(), |csi| {
+                        driver_name("spec.csi.driver", &csi.driver)
+                    })
+                })
                 .and_then(|()| access_modes("spec.accessModes", &volume.spec.access_modes))
                 .and_then(|()| volume_mode("spec.volumeMode", volume.spec.volume_mode.as_deref()))
                 .and_then(|()| {
@@ -59,8 +64,8 @@ impl Object {
             Self::PodDisruptionBudget(budget) => optional(budget.spec.selector.as_ref(), |selector| {
                 label_selector("spec.selector", selector)
             }),
-            Self::CsiNode(_)
-            | Self::VolumeAttachment(_)
+            Self::CsiNode(node) => csi_drivers("spec.drivers", &node.spec.drivers),
+            Self::VolumeAttachment(_)
             | Self::Namespace(_)
             | Self::PriorityClass(_)
             | Self::Service(_)
@@ -156,6 +161,41 @@ fn resources(path: &str, amounts: &ResourceList) -> Result<(), Problem> {
     }
 }
 
+/// Checks the size of a volume or claim. It may be missing: short examples leave it out.
+fn storage(path: &str, amounts: &ResourceList) -> Result<(), Problem> {
+    resources(path, amounts)?;
+    match amounts.get("storage").filter(|size| size.value() == 0) {
+        Some(_) => Err((
+            format!("{path}.storage"),
+            "found 0, expected more: no volume is that small".to_owned(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Checks the drivers on a node.
+fn csi_drivers(path: &str, drivers: &[CsiNodeDriver]) -> Result<(), Problem> {
+    distinct(path, "name", drivers.iter().map(|driver| driver.name.as_str()))?;
+    each(path, drivers, |path, driver| {
+        driver_name(&format!("{path}.name"), &driver.name)?;
+        let count = driver.allocatable.as_ref().and_then(|limits| limits.count);
+        match count.filter(|count| *count < 0) {
+            Some(count) => Err((
+                format!("{path}.allocatable.count"),
+                format!("found {count}, expected zero or more"),
+            )),
+            None => Ok(()),
+        }
+    })
+}
+
+fn driver_name(path: &str, name: &str) -> Result<(), Problem> {
+    if name.is_empty() {
+        return Err((path.to_owned(), "expected the name of a CSI driver".to_owned()));
+    }
+    Ok(())
+}
+
 fn access_modes(path: &str, modes: &[String]) -> Result<(), Problem> {
     each(path, modes, |path, mode| {
         one_of(
@@ -173,7 +213,7 @@ fn volume_mode(path: &str, mode: Option<&str>) -> Result<(), Problem> {
 fn claim_spec(path: &str, spec: &PersistentVolumeClaimSpec) -> Result<(), Problem> {
     access_modes(&format!("{path}.accessModes"), &spec.access_modes)?;
     volume_mode(&format!("{path}.volumeMode"), spec.volume_mode.as_deref())?;
-    resources(&format!("{path}.resources.requests"), &spec.resources.requests)?;
+    storage(&format!("{path}.resources.requests"), &spec.resources.requests)?;
     optional(spec.selector.as_ref(), |selector| {
         label_selector(&format!("{path}.selector"), selector)
     })
@@ -285,7 +325,7 @@ fn validate_pod(pod: &Pod) -> Result<(), Problem> {
         optional(template, |template| {
             claim_spec(&format!("{path}.ephemeral.volumeClaimTemplate.spec"), &template.spec)
         })?;
-        optional(volume.csi.as_ref(), |csi| inline_size(&format!("{path}.csi"), csi))
+        optional(volume.csi.as_ref(), |csi| inline_volume(&format!("{path}.csi"), csi))
     })?;
     each("spec.tolerations", &pod.spec.tolerations, |path, toleration| {
         one_of(
@@ -307,8 +347,10 @@ fn validate_pod(pod: &Pod) -> Result<(), Problem> {
     optional(pod.spec.affinity.as_ref(), |found| affinity("spec.affinity", found))
 }
 
-/// The size of an inline volume is set once: by its field, or by the older driver attribute.
-fn inline_size(path: &str, csi: &CsiSource) -> Result<(), Problem> {
+/// Checks an inline volume. Its size is set once: by its field, or by the older driver attribute.
+fn inline_volume(path: &str, csi: &CsiSource) -> Result<(), Problem> {
+    driver_name(&format!("{path}.driver"), &csi.driver)?;
+    size(&format!("{path}.fsSize"), csi.fs_size)?;
     match (csi.fs_size, csi.volume_attributes.get(names::INLINE_SIZE)) {
         (Some(_), Some(_)) => Err((
             format!("{path}.fsSize"),
@@ -437,6 +479,57 @@ mod tests {
         }
         let twice = driver(&json!([{"storageClassName": "fast"}, {"storageClassName": "fast"}]));
         assert!(problem(twice).contains("status.storage[1].storageClassName: found \"fast\" a second time"));
+    }
+
+    #[test]
+    fn drivers_have_names_and_limits_are_counts() {
+        let node = |drivers: Value| json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": drivers}});
+        assert_eq!(
+            problem(node(json!([{"name": "d", "allocatable": {"count": 0}}, {"name": "e"}]))),
+            ""
+        );
+        for (broken, field) in [
+            (
+                json!([{"name": "d", "allocatable": {"count": -1}}]),
+                "[0].allocatable.count: found -1",
+            ),
+            (json!([{"name": ""}]), "[0].name: expected the name of a CSI driver"),
+            (
+                json!([{"name": "d"}, {"name": "d"}]),
+                "[1].name: found \"d\" a second time",
+            ),
+        ] {
+            let problem = problem(node(broken));
+            assert!(
+                problem.starts_with(&format!("CSINode \"n\": spec.drivers{field}")),
+                "{problem}"
+            );
+        }
+        let pod = |csi: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"volumes": [{"name": "v", "csi": csi}]}});
+        assert_eq!(problem(pod(json!({"driver": "d", "fsSize": "20Gi"}))), "");
+        let negative = problem(pod(json!({"driver": "d", "fsSize": "-20Gi"})));
+        assert!(
+            negative.contains("spec.volumes[0].csi.fsSize: found a negative quantity"),
+            "{negative}"
+        );
+        assert!(problem(pod(json!({"driver": ""}))).contains("spec.volumes[0].csi.driver"));
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"csi": {"driver": ""}}});
+        assert!(problem(volume).contains("spec.csi.driver"));
+    }
+
+    #[test]
+    fn no_claim_and_no_volume_has_the_size_zero() {
+        let claim = |size: &str| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+            "spec": {"resources": {"requests": {"storage": size}}}})
+        };
+        assert_eq!(problem(claim("1")), "");
+        for size in ["0", "0Gi", "-1"] {
+            let problem = problem(claim(size));
+            assert!(problem.contains("spec.resources.requests.storage: found"), "{problem}");
+        }
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"capacity": {"storage": "0"}}});
+        assert!(problem(volume).contains("spec.capacity.storage: found 0"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Claims get existing volumes so that the least capacity is used, regardless of driver. A node may have fewer attach slots left for one driver
 //! than that requires, and free slots for another. In that case all combinations are tried: as many existing volumes as possible, and among those
-//! the combination with the least capacity. If there is none, the pod keeps its original volumes, and NodeVolumeLimits reports why they cannot be
+//! the combination with the least capacity, existing and new volumes together. If there is none, the pod keeps its original volumes, and NodeVolumeLimits reports why they cannot be
 //! attached.
 
 use super::VolumeBinder;
@@ -33,6 +33,7 @@ struct Candidate {
 struct Way {
     chosen: SmallVec<[Option<VolumeId>; 4]>,
     made: usize,
+    /// Of the existing volumes, and of those to be made.
     capacity: i64,
 }
 
@@ -188,7 +189,9 @@ impl Tries<'_> {
             add(taken, driver, 1);
             way.chosen.push(None);
             way.made += 1;
+            way.capacity = way.capacity.saturating_add(need.request);
             self.go_on(way, taken);
+            way.capacity = way.capacity.saturating_sub(need.request);
             way.made -= 1;
             way.chosen.pop();
             add(taken, driver, -1);

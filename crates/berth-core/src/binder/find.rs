@@ -1,9 +1,9 @@
 //! Where a pod's volumes allow it to run, and with which volumes.
 
-use super::provision::{Need, Plan};
+use super::provision::{Contested, Need, Plan};
 use super::{PodClaims, VolumeBinder};
 use crate::mask::NodeMask;
-use crate::matches::{Match, MatchSet};
+use crate::matches::{Match, MatchSet, Matches};
 use crate::model::{Claim, ClaimId, ClaimShape, Disk, VolumeId};
 use crate::nodes::{NodeId, SelectorId};
 use crate::places::Places;
@@ -66,7 +66,7 @@ impl PreparedPod {
     }
 
     /// Whether open claims are all that has to be found: no other unbound claim, and no inline volume.
-    fn has_only_open_claims(&self) -> bool {
+    pub(super) fn has_only_open_claims(&self) -> bool {
         self.selected.is_empty() && self.reserved.is_empty() && self.inline.is_empty()
     }
 }
@@ -243,10 +243,22 @@ impl VolumeBinder {
         pod.bound.reachable.as_ref().is_none_or(|nodes| nodes.contains(node.0))
     }
 
+    /// The volumes for the unbound claims on a node: feasible, as many existing ones as possible, and with the least capacity taken, existing
+    /// and new together.
     pub(super) fn unbound_on_node(&self, pod: &PreparedPod, node: NodeId) -> Result<NodeVolumes, VolumeReason> {
         if let Some(volumes) = self.all_matched(pod, node) {
             return Ok(volumes);
         }
+        self.plan_on_node(pod, node, Contested::Larger).map(Plan::into_volumes)
+    }
+
+    /// A plan for the unbound claims on a node.
+    pub(super) fn plan_on_node<'a>(
+        &'a self,
+        pod: &'a PreparedPod,
+        node: NodeId,
+        contested: Contested,
+    ) -> Result<Plan<'a>, VolumeReason> {
         let mut plan = self.plan(pod, node)?;
         if let Err(reason) = self.check_provisions(&plan.to_make, &pod.inline, node) {
             // Existing volumes may have to go to other claims, so that the rest can be provisioned.
@@ -256,17 +268,10 @@ impl VolumeBinder {
             plan.sort(pod);
             self.check_provisions(&plan.to_make, &pod.inline, node)?;
         }
-        if let Some(other) = self.attachable(pod, node, &plan) {
-            plan = other;
+        if contested == Contested::Larger {
+            self.provision_smaller(pod, node, &mut plan);
         }
-        Ok(NodeVolumes {
-            bindings: plan
-                .bindings
-                .iter()
-                .map(|(need, volume)| (need.claim, *volume))
-                .collect(),
-            provisions: plan.to_make.iter().map(|need| need.claim).collect(),
-        })
+        Ok(self.attachable(pod, node, &plan).unwrap_or(plan))
     }
 
     /// Fast path of [`Self::plan`] if every claim gets an existing volume and nothing else affects the result: the usual case of
@@ -278,13 +283,26 @@ impl VolumeBinder {
         }
         let mut volumes = NodeVolumes::default();
         for open in &pod.open {
-            let matches = open.matches.on_node(node);
+            let matches = self.matches_on(open, node);
             for (index, need) in open.needs.iter().enumerate() {
                 let found = matches.get(index).copied().flatten()?;
                 volumes.bindings.push((need.claim, found.volume()));
             }
         }
         Some(volumes)
+    }
+
+    /// The existing volumes that the open claims of a class would get on a node.
+    pub(super) fn matches_on(&self, open: &OpenClaims, node: NodeId) -> Matches {
+        let class = open.needs.first().map_or(Symbol::EMPTY, |need| need.class);
+        let Some(free) = self.free.get(&class) else {
+            return Matches::new();
+        };
+        let places = Places {
+            nodes: &self.nodes,
+            full: &self.full,
+        };
+        open.matches.on_node(free, places, node, &open.shapes)
     }
 
     /// The volumes that claims would get on a node, as many as possible and the smallest ones, and what would have to
@@ -307,7 +325,7 @@ impl VolumeBinder {
             plan.add(need, reachable);
         }
         for open in &pod.open {
-            let matches = open.matches.on_node(node);
+            let matches = self.matches_on(open, node);
             for (index, need) in open.needs.iter().enumerate() {
                 let found = matches.get(index).copied().flatten();
                 plan.add(need, found.map(Match::volume));
@@ -343,7 +361,7 @@ impl VolumeBinder {
             return;
         }
         if let ([open], true) = (pod.open.as_slice(), pod.has_only_open_claims()) {
-            nodes.retain(|node| open.matches.percent_on(node).is_some() || self.unbound_on_node(pod, node).is_ok());
+            nodes.retain(|node| open.matches.percent_on(node).is_some() || self.accepts_plan(pod, node));
         } else {
             nodes.retain(|node| self.accepts_unbound(pod, node));
         }
@@ -355,7 +373,12 @@ impl VolumeBinder {
     pub fn accepts_unbound(&self, pod: &PreparedPod, node: NodeId) -> bool {
         let all_found =
             pod.has_only_open_claims() && pod.open.iter().all(|open| open.matches.percent_on(node).is_some());
-        all_found || self.unbound_on_node(pod, node).is_ok()
+        all_found || self.accepts_plan(pod, node)
+    }
+
+    /// Which claims get contested volumes makes no difference to whether there is a plan.
+    fn accepts_plan(&self, pod: &PreparedPod, node: NodeId) -> bool {
+        self.all_matched(pod, node).is_some() || self.plan_on_node(pod, node, Contested::Smaller).is_ok()
     }
 
     /// A decision by name: claims with their volumes, and claims to provision, both sorted by claim name.

@@ -2,7 +2,7 @@
 
 use super::{Assumption, VolumeBinder};
 use crate::hold::{Hold, VolumeHold};
-use crate::model::Claim;
+use crate::model::{Claim, Volume};
 
 /// An attempt to get all volumes of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,15 +50,16 @@ impl VolumeBinder {
 
     /// What holds a claim that is not bound yet, or the existing volumes that are reserved for it.
     pub fn holds_on<'a>(&'a self, claim: &'a Claim) -> impl Iterator<Item = &'a Hold> {
-        let by_name = self.reserved.get(&claim.namespace);
-        let reserved = by_name
-            .and_then(|by_name| by_name.get(&claim.name))
-            .into_iter()
-            .flatten();
-        let of_volumes = reserved
-            .filter_map(|id| self.volume(*id))
-            .filter(|volume| volume.is_for(claim))
-            .filter_map(|volume| Some(&volume.hold.as_deref()?.hold));
+        let of_volumes = self.volumes_for(claim);
+        let of_volumes = of_volumes.filter_map(|volume| Some(&volume.hold.as_deref()?.hold));
         claim.hold.as_deref().into_iter().chain(of_volumes)
+    }
+
+    /// The volumes that are reserved or were made for a claim.
+    pub fn volumes_for<'a>(&'a self, claim: &'a Claim) -> impl Iterator<Item = &'a Volume> {
+        let by_name = self.reserved.get(&claim.namespace);
+        let reserved = by_name.and_then(|by_name| by_name.get(&claim.name));
+        let volumes = reserved.into_iter().flatten().filter_map(|id| self.volume(*id));
+        volumes.filter(|volume| volume.is_for(claim))
     }
 }

@@ -34,7 +34,7 @@ pub use given_back::Supposition;
 pub use held::Attempt;
 pub use objects::{Attachment, CsiNode};
 pub use progress::{BindingError, Progress, VolumeWrite, WriteTarget};
-pub use rank::{CapacityScore, ScoreGate};
+pub use rank::{CapacityScore, ScoreGate, ScoresByPercent};
 pub use survey::{ClaimSurvey, PoolSurvey};
 
 use crate::api;
@@ -84,13 +84,15 @@ impl<T> Overlaid<T> {
     }
 }
 
-/// Feature gates for volume decisions. Both are on by default.
+/// Feature gates about volumes. All are on by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeGates {
     /// `VolumeScheduling`. Off: no claim waits for its first consumer, whatever its class says.
     pub volume_scheduling: bool,
     /// `CSIStorageCapacity`. Off: published capacity is ignored.
     pub csi_storage_capacity: bool,
+    /// `PersistentVolumeClaimUnusedSinceTime`. Off: claims have no condition that says whether a pod uses them.
+    pub claim_unused_since_time: bool,
 }
 
 impl Default for VolumeGates {
@@ -98,6 +100,7 @@ impl Default for VolumeGates {
         Self {
             volume_scheduling: true,
             csi_storage_capacity: true,
+            claim_unused_since_time: true,
         }
     }
 }
@@ -275,6 +278,17 @@ impl VolumeBinder {
         volumes.iter().filter_map(|id| self.volume(*id)).find(held)
     }
 
+    /// The volumes that refer to a claim, by name or by UID.
+    pub fn volumes_reserved_for<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Volume> {
+        let by_name = self.reserved.get(&claim.namespace);
+        let volumes = by_name
+            .and_then(|by_name| by_name.get(&claim.name))
+            .into_iter()
+            .flatten();
+        let volumes = volumes.filter_map(|id| self.volume(*id));
+        volumes.filter(move |volume| volume.is_for(claim))
+    }
+
     /// The volume with this name.
     #[must_use]
     pub fn volume_named(&self, name: &str) -> Option<&Volume> {
@@ -354,6 +368,12 @@ impl VolumeBinder {
     pub fn free_capacities(&self, class: Symbol) -> impl Iterator<Item = i64> + '_ {
         let volumes = self.free.get(&class).into_iter().flat_map(FreeVolumes::all);
         volumes.map(|volume| volume.capacity)
+    }
+
+    /// A class's volumes that an unbound claim may use.
+    pub fn free_of_class(&self, class: Symbol) -> impl Iterator<Item = &Volume> + '_ {
+        let volumes = self.free.get(&class).into_iter().flat_map(FreeVolumes::all);
+        volumes.filter_map(|volume| self.volume(volume.id))
     }
 
     /// The drivers that attach the free volumes of a class; an empty one for volumes that are not attached.

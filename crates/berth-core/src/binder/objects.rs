@@ -11,8 +11,10 @@ use crate::model::{self, Claim, ClaimId, Class, Disk, Volume, VolumeId};
 use crate::names;
 use crate::node_selector::{NodeRequirement, NodeSelector, NodeSelectorTerm};
 use crate::nodes::{NodeId, SelectorId};
+use crate::promises::Report;
 use crate::quantity::Quantity;
 use crate::symbols::Symbol;
+use crate::time;
 use crate::zone;
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
@@ -364,7 +366,7 @@ impl VolumeBinder {
                     // space.
                     capacity: None,
                     maximum_volume_size: pool.capacity.map(Quantity::value),
-                    expires: pool.expiry_time.as_deref().map(seconds_of),
+                    expires: pool.expiry_time.as_deref().map(expiry),
                     promised: 0,
                 };
                 new.pools.push((key, Arc::clone(&pool.name), pool.nodes));
@@ -451,7 +453,8 @@ impl VolumeBinder {
         // Volumes created before the report must be accounted for first.
         self.settle_changed();
         self.take_out_capacity(&full_name);
-        let key = PoolKey::Class(self.symbols.intern(&capacity.storage_class_name));
+        let class = self.symbols.intern(&capacity.storage_class_name);
+        let key = PoolKey::Class(class);
         if capacity.node_topology.is_none() {
             self.close_account(&full_name);
         }
@@ -459,7 +462,12 @@ impl VolumeBinder {
             let nodes = self.acquire_labels(topology);
             self.pool_changed(nodes);
             let left = capacity.capacity.map(Quantity::value);
-            let promised = self.take_report(&full_name, left, model::version_of(&capacity.metadata));
+            let report = left.map(|left| Report {
+                capacity: left,
+                version: model::version_of(&capacity.metadata),
+                written: capacity.written.as_deref().and_then(time::since_1970),
+            });
+            let promised = self.take_report(&full_name, class, report);
             self.pools.insert(
                 key,
                 Pool {
@@ -555,8 +563,7 @@ fn affinities_of(volume: Option<&Volume>) -> Vec<SelectorId> {
     affinities
 }
 
-/// A time in seconds since 1970. An invalid time counts as long past: unverified capacity must not count.
-fn seconds_of(text: &str) -> i64 {
-    let time = text.parse::<jiff::Timestamp>();
-    time.map_or(i64::MIN, jiff::Timestamp::as_second)
+/// When a report expires, in seconds since 1970. An invalid time counts as long past: unverified capacity must not count.
+fn expiry(text: &str) -> i64 {
+    time::since_1970(text).unwrap_or(i64::MIN)
 }

@@ -1,10 +1,10 @@
 //! Keeps the accounts of capacity in flight ([`crate::promises`]) up to date, from the current claims, volumes and reports only. A
 //! restarted scheduler reconstructs the same accounts from the objects.
 
-use super::VolumeBinder;
+use super::{Overlaid, VolumeBinder};
 use crate::capacity::PoolKey;
 use crate::model::{Claim, ClaimId, VolumeId};
-use crate::promises::{ASKED_MAX_SECONDS, Account, Made, REPORT_DUE_SECONDS};
+use crate::promises::{Account, Made, Report};
 use crate::symbols::Symbol;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -107,17 +107,30 @@ impl VolumeBinder {
     pub fn settle_promises(&mut self) -> impl Iterator<Item = Symbol> + use<> {
         self.settle_changed();
         if self.promises.next_end.is_some_and(|end| end <= self.now) {
-            let accounts = self.promises.accounts.values();
-            let ended: Vec<ClaimId> = accounts.flat_map(|account| account.expired(self.now)).collect();
-            for claim in ended {
-                self.forget_promise(claim);
-            }
-            self.promises.next_end = self.promises.accounts.values().filter_map(Account::next_end).min();
+            self.end_promises();
         }
         let mut raised = std::mem::take(&mut self.promises.raised);
         raised.sort_unstable();
         raised.dedup();
         raised.into_iter()
+    }
+
+    /// Drops expired promises, and resolves doubt.
+    fn end_promises(&mut self) {
+        let now = self.now;
+        let is_due = |account: &Account| account.is_in_doubt() || account.expired(now).next().is_some();
+        let accounts = self.promises.accounts.iter().filter(|(_, account)| is_due(account));
+        let due: Vec<Box<str>> = accounts.map(|(pool, _)| pool.clone()).collect();
+        for pool in due {
+            let account = self.promises.accounts.get(&pool);
+            let ended: Vec<ClaimId> = account.into_iter().flat_map(|account| account.expired(now)).collect();
+            for claim in ended {
+                self.forget_promise(claim);
+            }
+            self.change_account(&pool, |_| {});
+        }
+        let accounts = self.promises.accounts.values();
+        self.promises.next_end = accounts.filter_map(|account| account.next_end(now)).min();
     }
 
     /// End of the list of classes that [`Self::settle_promises`] will return.
@@ -188,11 +201,9 @@ impl VolumeBinder {
                     let pool = pool.clone();
                     self.change_account(&pool, |account| account.make(id, made));
                     self.promises.by_volume.insert(made.volume, id);
-                    self.note_end(made.created.saturating_add(REPORT_DUE_SECONDS));
+                    self.note_end(&pool, id);
                 }
-                // Its creation was not observed. A volume created long ago is already included in a report.
-                None if made.is_recent(self.now) => self.promise(id, Some(made)),
-                None => {}
+                None => self.promise(id, Some(made)),
             },
         }
     }
@@ -220,7 +231,8 @@ impl VolumeBinder {
                 volume: id,
                 bytes: volume.capacity,
                 version: volume.version,
-                created: volume.created,
+                // The clocks of two machines differ.
+                created: volume.created.min(self.now),
             }),
             // The volume watch lags behind the claim watch.
             None if claim.is_bound() => Stage::Unknown,
@@ -245,29 +257,39 @@ impl VolumeBinder {
             return;
         };
         let pool: Box<str> = (**pool).into();
-        let is_new = |account: &Account| made.is_none_or(|made| account.is_older_than(&made));
-        if !self.promises.accounts.get(&pool).is_some_and(is_new) {
+        let Some(account) = self.promises.accounts.get(&pool) else {
+            return;
+        };
+        if made.is_some_and(|made| !account.may_lack(&made, self.now)) {
             return;
         }
-        let now = self.now;
+        let (now, seen) = (self.now, account.is_known_since(self.selected_at(id)));
         self.change_account(&pool, |account| match made {
             Some(made) => account.make(id, made),
-            None => account.ask(id, bytes, now),
+            None => account.ask(id, bytes, now, seen),
         });
         if let Some(made) = made {
             self.promises.by_volume.insert(made.volume, id);
         }
-        self.note_end(made.map_or(now.saturating_add(ASKED_MAX_SECONDS), |made| {
-            made.created.saturating_add(REPORT_DUE_SECONDS)
-        }));
+        self.note_end(&pool, id);
         self.promises.held.insert(id, (pool, node_name));
     }
 
-    fn note_end(&mut self, end: i64) {
-        let sooner = self.promises.next_end.is_none_or(|next| end < next);
-        if sooner {
-            self.promises.next_end = Some(end);
-        }
+    /// The version of a claim with which its node was selected; 0 if this scheduler is about to do so.
+    fn selected_at(&self, id: ClaimId) -> u64 {
+        let watched = self.claims.get(id.0).map(Overlaid::watched);
+        let selected = watched.filter(|claim| !claim.selected_node.is_empty());
+        selected.map_or(0, |claim| claim.version)
+    }
+
+    fn note_end(&mut self, pool: &str, claim: ClaimId) {
+        let end = self
+            .promises
+            .accounts
+            .get(pool)
+            .and_then(|account| account.end_of(claim));
+        let ends = [self.promises.next_end, end];
+        self.promises.next_end = ends.into_iter().flatten().min();
     }
 
     fn forget_promise(&mut self, claim: ClaimId) {
@@ -286,7 +308,12 @@ impl VolumeBinder {
             return;
         };
         change(account);
+        account.resolve(self.now);
         let promised = account.promised();
+        if account.is_in_doubt() {
+            let ends = [self.promises.next_end, account.next_end(self.now)];
+            self.promises.next_end = ends.into_iter().flatten().min();
+        }
         let Some(Some((key, nodes))) = self.capacities.get(pool).copied() else {
             return;
         };
@@ -311,21 +338,25 @@ impl VolumeBinder {
         }
     }
 
-    /// Applies a report about a pool. Returns the amount to subtract from it.
-    pub(super) fn take_report(&mut self, pool: &str, capacity: Option<i64>, version: u64) -> i64 {
-        let Some(capacity) = capacity else {
+    /// Applies a report about a pool of a class. Returns the amount to subtract from it.
+    pub(super) fn take_report(&mut self, pool: &str, class: Symbol, report: Option<Report>) -> i64 {
+        let Some(report) = report else {
             self.close_account(pool);
             return 0;
         };
         match self.promises.accounts.get_mut(pool) {
             Some(account) => {
-                account.report(capacity, version);
+                let before = account.room();
+                account.report(report);
+                account.resolve(self.now);
+                // Even a lower report can leave more room than was certain before.
+                if account.room() > before {
+                    self.promises.raised.push(class);
+                }
                 account.promised()
             }
             None => {
-                self.promises
-                    .accounts
-                    .insert(pool.into(), Account::new(capacity, version));
+                self.promises.accounts.insert(pool.into(), Account::new(report));
                 self.promises.may_have_home = true;
                 0
             }

@@ -1,16 +1,19 @@
 //! Provisioning: whether new volumes can be created on a node, each alone and all together.
 //!
-//! A claim without an existing volume needs a new one. Existing volumes are assigned so that the least capacity is used. Only if
-//! the remaining claims cannot be provisioned do existing volumes go first to the claims that are hardest to provision. Within
-//! one class that is a simple order: claims that cannot be provisioned at all come first, then the larger ones. If any set of
-//! claims could be provisioned, the set that this order leaves can be too: it is no larger, claim by claim.
+//! A claim without an existing volume needs a new one. If there are fewer existing volumes than claims, they go first to the claims that
+//! are hardest to provision. Within one class that is a simple order: claims that cannot be provisioned at all come first, then the
+//! larger ones. If any set of claims could be provisioned, the set that this order leaves can be too: it is no larger, claim by claim. For the
+//! same reason it takes the least capacity, existing and new volumes together.
+//!
+//! Nodes are first checked with the matches that are cached for them, in which smaller claims come first: if those leave nothing
+//! that cannot be provisioned, the node is accepted either way.
 
-use super::VolumeBinder;
 use super::find::{OpenClaims, PreparedPod};
 use super::objects::Driver;
+use super::{NodeVolumes, VolumeBinder};
 use crate::assign::{MAX_TOGETHER, assign_in_order};
 use crate::capacity::{Pool, PoolKey, fit_together};
-use crate::matches::Match;
+use crate::matches::{Match, Matches};
 use crate::model::{Claim, ClaimId, Volume, VolumeId};
 use crate::names;
 use crate::nodes::{NodeId, SelectorId};
@@ -56,6 +59,15 @@ impl PoolKeys {
     }
 }
 
+/// Which claims get existing volumes that more claims could use than there are volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contested {
+    /// The smaller ones, as in Kubernetes, unless the others could then not be provisioned.
+    Smaller,
+    /// The larger ones, so that less has to be provisioned.
+    Larger,
+}
+
 /// What claims would get on a node.
 #[derive(Default)]
 pub(super) struct Plan<'a> {
@@ -84,6 +96,15 @@ impl<'a> Plan<'a> {
         self.to_make.retain(|need| !is_open(need));
         for (index, need) in open.needs.iter().enumerate() {
             self.add(need, found.get(index).copied().flatten());
+        }
+    }
+
+    /// The claims with existing volumes, and those with new ones.
+    pub(super) fn into_volumes(self) -> NodeVolumes {
+        let bindings = self.bindings.iter().map(|(need, volume)| (need.claim, *volume));
+        NodeVolumes {
+            bindings: bindings.collect(),
+            provisions: self.to_make.iter().map(|need| need.claim).collect(),
         }
     }
 }
@@ -252,25 +273,49 @@ impl VolumeBinder {
 
     /// For each class that cannot provision all remaining claims, gives existing volumes to the claims that are hardest to
     /// provision. Returns whether anything changed.
-    pub(super) fn rearrange<'a>(&self, pod: &'a PreparedPod, node: NodeId, plan: &mut Plan<'a>) -> bool {
+    pub(super) fn rearrange<'a>(&'a self, pod: &'a PreparedPod, node: NodeId, plan: &mut Plan<'a>) -> bool {
         let mut changed = false;
-        for open in &pod.open {
-            let matches = open.matches.on_node(node);
-            let found = matches.iter().flatten().count();
-            let makeable = |need: &Need| need.provision.possible && self.is_allowed(need, node);
-            let among_many = open.needs.len() > MAX_TOGETHER;
-            if found == 0 || found == open.needs.len() || among_many || !open.needs.iter().any(makeable) {
-                continue;
-            }
+        for (open, matches) in self.contested(pod, node) {
             let class = open.needs[0].class;
             let of_class = plan.to_make.iter().filter(|need| need.class == class);
             let of_class: SmallVec<[&Need; 2]> = of_class.copied().collect();
             if self.check_provisions(&of_class, &[], node).is_err() {
-                plan.replace(open, &self.neediest_first(open, matches));
+                plan.replace(open, &self.neediest_first(open, &matches));
                 changed = true;
             }
         }
         changed
+    }
+
+    /// Gives existing volumes to larger claims where smaller ones have them and could be provisioned instead.
+    pub(super) fn provision_smaller<'a>(&'a self, pod: &'a PreparedPod, node: NodeId, plan: &mut Plan<'a>) {
+        let mut changed = false;
+        for (open, matches) in self.contested(pod, node) {
+            let smallest_served = open.needs.iter().zip(&matches).find(|(_, found)| found.is_some());
+            let largest_left = open.needs.iter().zip(&matches).rfind(|(_, found)| found.is_none());
+            // Claims are sorted by size.
+            let is_worth_it = smallest_served
+                .zip(largest_left)
+                .is_some_and(|((served, _), (left, _))| served.request < left.request);
+            if is_worth_it {
+                plan.replace(open, &self.neediest_first(open, &matches));
+                changed = true;
+            }
+        }
+        if changed {
+            plan.sort(pod);
+        }
+    }
+
+    /// The classes of which some claims find volumes on a node and others would have to be provisioned, with the volumes that were found.
+    fn contested<'a>(&'a self, pod: &'a PreparedPod, node: NodeId) -> impl Iterator<Item = (&'a OpenClaims, Matches)> {
+        let open = pod.open.iter().map(move |open| (open, self.matches_on(open, node)));
+        open.filter(move |(open, matches)| {
+            let found = matches.iter().flatten().count();
+            let makeable = |need: &Need| need.provision.possible && self.is_allowed(need, node);
+            let among_many = open.needs.len() > MAX_TOGETHER;
+            found > 0 && found < open.needs.len() && !among_many && open.needs.iter().any(makeable)
+        })
     }
 
     /// The volumes found on a node, assigned first to the claims that are hardest to provision.

@@ -1,10 +1,10 @@
-//! What a node offers to a claim and what is missing, for explanations. Not for the hot path: it walks all free volumes that
-//! the node can reach.
+//! What a node offers to a claim and what is missing, for explanations. Not for the hot path: for a claim with a selector it walks
+//! all free volumes that the node can reach.
 
 use super::VolumeBinder;
 use super::provision::PoolKeys;
 use crate::capacity::Pool;
-use crate::free::FreeVolume;
+use crate::free::{FreeVolume, FreeVolumes, Stock};
 use crate::model::Claim;
 use crate::nodes::NodeId;
 use crate::symbols::Symbol;
@@ -62,20 +62,14 @@ impl VolumeBinder {
         let mut survey = ClaimSurvey::default();
         if let Some(free) = self.free.get(&class_name) {
             (survey.elsewhere, survey.full) = free.withheld(self.places(), node);
-            for volume in free.reachable(self.places(), node, None) {
-                survey.reachable += 1;
-                survey.largest_reachable = survey.largest_reachable.max(Some(volume.capacity));
-            }
-            let selected = |volume: &&FreeVolume| {
-                let known = self.volume(volume.id);
-                known.is_some_and(|known| claim.shape.selects(&known.labels))
+            let reachable = free.stock(self.places(), node, None);
+            (survey.reachable, survey.largest_reachable) = (reachable.volumes, reachable.largest);
+            let suitable = match claim.shape.selector {
+                None => free.stock(self.places(), node, Some(&claim.shape)),
+                Some(_) => self.selected(free, claim, node),
             };
-            let suitable = free.reachable(self.places(), node, Some(&claim.shape));
-            for volume in suitable.filter(selected) {
-                survey.suitable += 1;
-                survey.largest_suitable = survey.largest_suitable.max(Some(volume.capacity));
-                survey.fitting += usize::from(volume.capacity >= claim.shape.request);
-            }
+            (survey.suitable, survey.largest_suitable) = (suitable.volumes, suitable.largest);
+            survey.fitting = suitable.fitting;
         }
         if let Some(class) = self.classes.get(&class_name) {
             survey.provisionable = class.provisions && claim.shape.selector.is_none();
@@ -84,6 +78,21 @@ impl VolumeBinder {
             survey.pools = self.survey_pools(keys, node);
         }
         survey
+    }
+
+    /// The volumes that suit a claim with a selector. Groups are told apart only by labels that pods in the cluster ask for, so
+    /// each volume is looked at.
+    fn selected(&self, free: &FreeVolumes, claim: &Claim, node: NodeId) -> Stock {
+        let selected = |volume: &&FreeVolume| {
+            let known = self.volume(volume.id);
+            known.is_some_and(|known| claim.shape.selects(&known.labels))
+        };
+        let suitable = free.reachable(self.places(), node, Some(&claim.shape));
+        suitable.filter(selected).fold(Stock::default(), |stock, volume| Stock {
+            volumes: stock.volumes + 1,
+            largest: stock.largest.max(Some(volume.capacity)),
+            fitting: stock.fitting + usize::from(volume.capacity >= claim.shape.request),
+        })
     }
 
     /// The pools from which a node could serve an inline volume of this size; `None` if the driver publishes none for

@@ -9,6 +9,7 @@ use berth_core::effect::ObjectKey;
 use berth_provisioner::course::Ended;
 use berth_reconcile::{Reconciler, Version, Work};
 use jiff::Timestamp;
+use serde_json::Value;
 use std::rc::Rc;
 
 /// The view of all node agents. They watch pods, nodes, claims and volumes.
@@ -18,25 +19,20 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    fn pods_on(&self, node: &str) -> Vec<ObjectKey> {
-        self.view.pods_on(node).map(key_of).collect()
-    }
-
-    /// Pods that an object affects: pods that do not run yet may wait for claims and volumes.
-    fn concerned(&self, doc: &Doc) -> Vec<ObjectKey> {
-        match &*doc.key.kind {
-            "Pod" if !doc.text("/spec/nodeName").is_empty() => vec![doc.key.clone()],
-            "Node" => self.pods_on(&doc.key.name),
-            "PersistentVolumeClaim" | "PersistentVolume" => self.waiting_pods(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn waiting_pods(&self) -> Vec<ObjectKey> {
+    /// Pods that an object affects.
+    fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
         let waits = self.view.of_kind("Pod").filter(|pod| {
             !field::text(pod, "/spec/nodeName").is_empty() && field::text(pod, "/status/phase") == "Pending"
         });
-        waits.map(key_of).collect()
+        let waiting: Vec<ObjectKey> = waits.map(key_of).collect();
+        let mut pods = Vec::new();
+        for key in agent::concerned(object, &waiting) {
+            match &*key.kind {
+                "Node" => pods.extend(self.view.pods_on(&key.name).map(key_of)),
+                _ => pods.push(key),
+            }
+        }
+        pods
     }
 }
 
@@ -48,16 +44,14 @@ impl Reconciler for Agents {
 
     fn apply(&mut self, doc: Rc<Doc>) -> Vec<ObjectKey> {
         match insert(&mut self.view, &doc) {
-            true => self.concerned(&doc),
+            true => self.concerned(&doc.value),
             false => Vec::new(),
         }
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
-        self.view.remove(key);
-        match &*key.kind {
-            "Node" => self.pods_on(&key.name),
-            "PersistentVolumeClaim" | "PersistentVolume" => self.waiting_pods(),
+        match self.view.remove(key) {
+            Some(gone) if key.kind != "Pod" => self.concerned(&gone),
             _ => Vec::new(),
         }
     }

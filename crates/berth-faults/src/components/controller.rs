@@ -54,8 +54,8 @@ impl Reconciler for Volumes {
         self.state.metadata(key).map(Version::of)
     }
 
-    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<JobOf> {
-        Work::Effects(sync(key, &self.state, &self.settings))
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<JobOf> {
+        Work::Effects(sync(key, &self.state, &self.settings, now))
     }
 
     fn begun(&mut self, touched: &[ObjectKey]) {

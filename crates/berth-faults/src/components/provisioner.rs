@@ -8,14 +8,15 @@ use crate::port::{Job, Port, Reply, Request};
 use crate::world::Doc;
 use berth_core::api::{Kind, Object, PersistentVolume};
 use berth_core::effect::{Effect, ObjectKey};
-use berth_provisioner::answer::Answer;
+use berth_provisioner::answer::{Answer, Then};
 use berth_provisioner::builtin::Builtin;
+use berth_provisioner::change::Action;
 use berth_provisioner::course::{Course, Ended, Next};
-use berth_provisioner::effect::Action;
 use berth_provisioner::in_flight::InFlight;
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::request::{Failure, Request as VolumeRequest};
 use berth_provisioner::settings::Settings;
+use berth_provisioner::source::{Looked, Lookup};
 use berth_provisioner::state::State;
 use berth_provisioner::step::{Attempt, Decision, step};
 use berth_reconcile::{Reconciler, Version, Work};
@@ -80,13 +81,20 @@ impl Provisioning {
         match step(claim, &self.state, &self.settings, now) {
             Decision::Nothing(_) => None,
             Decision::Act(conclusion) => {
-                if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
+                if let ([Action::Api(again @ Effect::LookAgain { .. })], Then::Rest) =
+                    (conclusion.actions.as_slice(), &conclusion.then)
+                {
                     return Some(Work::Effects(vec![again.clone()]));
                 }
                 Some(self.run(key, |_| Course::of_conclusion(conclusion)))
             }
+            Decision::Expand(expansion) => {
+                let settings = self.settings.clone();
+                Some(self.run(key, |_| Course::of_expansion(expansion, settings)))
+            }
+            Decision::Bid(bid) => Some(self.run(key, |_| Course::of_bid(bid))),
             // The end of that brings the claim back.
-            Decision::Ask(_) if self.in_flight.is_reclaiming(claim) => None,
+            Decision::Ask(attempt) if self.in_flight.is_reclaiming(&attempt.request.name) => None,
             Decision::Ask(attempt) => Some(self.ask(key, attempt)),
         }
     }
@@ -100,7 +108,7 @@ impl Provisioning {
         let settings = self.settings.clone();
         self.run(key, move |port| {
             if port.has(Mutation::RecordIsNotWritten) {
-                attempt.record = None;
+                attempt.intent = None;
             }
             Course::of_attempt(attempt, answer, settings)
         })
@@ -237,7 +245,17 @@ impl Run {
                     let answer = self.ask(request.clone()).await;
                     course.answered(answer);
                 }
+                // Drivers of stories report no space.
+                Next::Capacity(_) => course.has_room(None),
+                Next::Expand(expansion) => {
+                    let expanded = self.builtin.as_ref().map_or(Ok(()), |builtin| {
+                        let (volume, class) = (&expansion.volume, &expansion.class);
+                        builtin.borrow_mut().expand(volume, class, expansion.bytes)
+                    });
+                    course.expanded(expanded.map_err(|failure| failure.to_string()));
+                }
                 Next::Delete(backing) => course.deleted(self.delete(&backing.handle).await),
+                Next::Look(lookup) => course.looked(self.look(&lookup).await),
                 Next::Find(volume) => course.found(self.find(&volume).await.as_ref()),
                 Next::End(ended) => break ended,
             }
@@ -260,6 +278,16 @@ impl Run {
         match answer {
             Err(failure) if self.port.has(Mutation::DoubtIsFinal) => Err(Failure::last(failure.message)),
             other => other,
+        }
+    }
+
+    async fn look(&self, lookup: &Lookup) -> Looked {
+        match lookup {
+            Lookup::One(key) => match self.port.read(key).await {
+                Ok(found) => Ok(found.map(|found| found.value.clone())),
+                Err(_) => Err("no answer".to_owned()),
+            },
+            Lookup::All { .. } => Ok(None),
         }
     }
 

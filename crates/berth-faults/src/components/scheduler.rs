@@ -7,6 +7,7 @@ use crate::world::{Doc, Millis};
 use berth_cluster::field;
 use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
+use berth_core::binder::VolumeWrite;
 use berth_scheduler::queue::PodKey;
 use berth_scheduler::scheduler::{Effect, MOST_TRIES, Order, Scheduler, Settings, Write};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,7 @@ impl Scheduling {
     pub(crate) fn new(seed: u64, now: Millis) -> Self {
         let mut settings = Settings {
             hold_volumes: true,
+            replica: u16::try_from(seed & u64::from(u16::MAX)).unwrap_or_default(),
             ..Settings::default()
         };
         // A missed event must become visible: nothing is retried just because it waited for long.
@@ -98,38 +100,19 @@ impl Scheduling {
         }
     }
 
-    fn send(&mut self, effect: Effect, turn: &mut Turn) {
+    fn send(&mut self, mut effect: Effect, turn: &mut Turn) {
         if matches!(effect, Effect::Event { .. }) {
             return;
         }
         let order = effect.ordered_for().filter(|_| !turn.has(Mutation::NoOrder)).cloned();
-        let effect = match effect {
-            Effect::Write {
-                id,
-                write:
-                    Write::ReserveVolume {
-                        volume,
-                        version,
-                        namespace,
-                        claim,
-                        uid,
-                        prebound: _,
-                        hold,
-                    },
-            } if turn.has(Mutation::UserReservationMarked) => Effect::Write {
-                id,
-                write: Write::ReserveVolume {
-                    volume,
-                    version,
-                    namespace,
-                    claim,
-                    uid,
-                    prebound: false,
-                    hold,
-                },
-            },
-            other => other,
-        };
+        if turn.has(Mutation::UserReservationMarked)
+            && let Effect::Write {
+                write: Write::Volume(VolumeWrite::ReserveVolume { prebound, .. }),
+                ..
+            } = &mut effect
+        {
+            *prebound = false;
+        }
         let effect = match &order {
             Some(_) => match self.order.admit(effect) {
                 Some(effect) => effect,

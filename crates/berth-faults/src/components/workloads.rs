@@ -2,9 +2,8 @@
 
 use crate::keyed::JobOf;
 use crate::world::Doc;
-use berth_cluster::names::NODE_LEASES;
-use berth_cluster::workloads::{self, Workloads};
-use berth_cluster::{Objects, Step, disruption, field, key_for, key_of, lifecycle};
+use berth_cluster::workloads::Workloads;
+use berth_cluster::{Objects, controllers, disruption, lifecycle};
 use berth_core::effect::ObjectKey;
 use berth_provisioner::course::Ended;
 use berth_reconcile::{Reconciler, Version, Work};
@@ -28,19 +27,8 @@ impl WorkloadSteps {
 
     /// The keys affected by an object that was created, changed or deleted.
     fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
-        let mut keys = workloads::concerned(&self.view, object);
-        keys.extend(disruption::concerned(&self.view, object));
-        match field::kind(object) {
-            "Node" => keys.push(key_of(object)),
-            "Pod" => {
-                let node = field::text(object, "/spec/nodeName");
-                if !node.is_empty() {
-                    keys.push(key_for("Node", "", node));
-                }
-            }
-            "Lease" if field::namespace(object) == NODE_LEASES => keys.push(key_for("Node", "", field::name(object))),
-            _ => {}
-        }
+        let mut keys = controllers::concerned(&self.view, object);
+        keys.extend(lifecycle::concerned(&self.view, object));
         keys
     }
 }
@@ -88,16 +76,8 @@ impl Reconciler for WorkloadSteps {
 
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<JobOf> {
         let step = match &*key.kind {
-            "PodDisruptionBudget" => {
-                let budget = self.view.find(key);
-                let effect = budget.and_then(|budget| disruption::step(&self.view, budget, now));
-                Step {
-                    effects: effect.into_iter().collect(),
-                    wake: None,
-                }
-            }
             "Node" => lifecycle::step(&self.view, &key.name, now),
-            _ => self.workloads.reconcile(&self.view, key, now),
+            _ => controllers::step(&mut self.workloads, &self.view, key, now),
         };
         Work::Effects(step.into_effects(key))
     }

@@ -68,7 +68,7 @@ impl Always {
     pub(crate) fn decided(&mut self, process: &Process, effect: &Effect, world: &World) -> Checked {
         match effect {
             Effect::Write {
-                write: Write::BindPod { pod, node },
+                write: Write::BindPod { pod, node, .. },
                 ..
             } => {
                 if process.seen_bound.contains(&pod.uid) {
@@ -92,8 +92,7 @@ impl Always {
                 self.evicts(process, &pod.uid, by, world)
             }
             Effect::Write {
-                write:
-                    Write::ReserveVolume { .. } | Write::SelectNode { .. } | Write::RollBack { .. } | Write::Conclude { .. },
+                write: Write::Volume(_) | Write::RollBack { .. } | Write::Conclude { .. },
                 ..
             }
             | Effect::Condition { .. }

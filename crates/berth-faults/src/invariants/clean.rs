@@ -53,9 +53,14 @@ impl Used {
 
     /// Whether a volume may be taken from a claim that is not deleted: it is given back, and nobody has used it.
     pub(super) fn is_given_back(&self, claim: &Doc) -> bool {
-        let mark = field::annotation(&claim.value, ROLLED_BACK_FOR);
-        mark.is_some_and(|mark| mark.ends_with(&claim.uid)) && !self.0.contains(&claim.uid)
+        is_marked(claim) && !self.0.contains(&claim.uid)
     }
+}
+
+/// Whether a scheduler has marked this very claim to be given back.
+fn is_marked(claim: &Doc) -> bool {
+    let mark = field::annotation(&claim.value, ROLLED_BACK_FOR);
+    mark.is_some_and(|mark| mark.ends_with(&claim.uid))
 }
 
 fn is_controller(author: Author) -> bool {
@@ -68,11 +73,8 @@ fn is_controller(author: Author) -> bool {
 }
 
 /// A claim that is given back when nothing moves any more.
-pub(super) fn given_back_for_ever(world: &World) -> Option<String> {
+pub(super) fn given_back_forever(world: &World) -> Option<String> {
     let mut claims = world.of_kind("PersistentVolumeClaim");
-    let claim = claims.find(|claim| {
-        let mark = field::annotation(&claim.value, ROLLED_BACK_FOR);
-        mark.is_some_and(|mark| mark.ends_with(&claim.uid)) && !field::is_deleting(&claim.value)
-    })?;
-    Some(format!("{} is given back for ever", claim.key))
+    let claim = claims.find(|claim| is_marked(claim) && !field::is_deleting(&claim.value))?;
+    Some(format!("{} is given back forever", claim.key))
 }

@@ -1,6 +1,6 @@
 //! Invariants once faults have stopped and nothing changes any more.
 
-use super::clean::given_back_for_ever;
+use super::clean::given_back_forever;
 use super::held::held_for_ever;
 use crate::driver::Driver;
 use crate::simulator::Simulator;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(crate) fn check(mut simulator: Simulator) -> Simulator {
     let problem = nothing_under_way(&simulator)
         .or_else(|| held_for_ever(&simulator.world))
-        .or_else(|| given_back_for_ever(&simulator.world))
+        .or_else(|| given_back_forever(&simulator.world))
         .or_else(|| deleted_are_gone(&simulator))
         .or_else(|| backend_is_clean(&simulator));
     match problem {

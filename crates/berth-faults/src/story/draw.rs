@@ -25,12 +25,19 @@ enum Theme {
     Slots,
     /// Claims that no pod has used yet, and nodes that are of no use any more.
     Unused,
+    /// Volumes whose claims are deleted while their reclaim policy changes, with a backend that takes its time.
+    Reclaimed,
+    /// Pods with several claims, which are bound together, and which change meanwhile.
+    Several,
 }
 
 /// Processes that faults hit: leaders more often than standbys, and writers more often than others.
 const TARGETS: [usize; 14] = [0, 0, 0, 1, 2, 2, 2, 3, 4, 5, 5, 5, 6, 7];
 
-const THEMES: [Theme; 9] = [
+/// The provisioner that calls the driver, among the processes.
+const CSI_PROVISIONER: usize = 5;
+
+const THEMES: [Theme; 11] = [
     Theme::Everything,
     Theme::Everything,
     Theme::Existing,
@@ -40,6 +47,8 @@ const THEMES: [Theme; 9] = [
     Theme::Replicas,
     Theme::Slots,
     Theme::Unused,
+    Theme::Reclaimed,
+    Theme::Several,
 ];
 
 pub(super) fn story(seed: u64) -> Story {
@@ -82,6 +91,8 @@ fn user(dice: &mut Dice, theme: Theme) -> Action {
         Theme::Replicas => replicas(dice),
         Theme::Slots => slots(dice),
         Theme::Unused => unused(dice),
+        Theme::Reclaimed => reclaimed(dice),
+        Theme::Several => several(dice),
     }
 }
 
@@ -279,6 +290,52 @@ fn unused(dice: &mut Dice) -> Action {
         81..=85 => Action::DeletePod { pod: ephemeral },
         86..=91 => Action::PlaceReplica { replica, node },
         92..=93 => Action::CreatePod { pod: 4 },
+        _ => of_nodes(dice, node),
+    }
+}
+
+fn reclaimed(dice: &mut Dice) -> Action {
+    let (pod, claim) = (one_of(dice, &[2, 6]), one_of(dice, &[2, 5]));
+    let volume = 3 + dice.below(3);
+    match dice.below(100) {
+        0..=15 => Action::CreatePod { pod },
+        16..=33 => Action::CreateClaim { claim },
+        34..=45 => Action::DeletePod { pod },
+        46..=61 => Action::DeleteClaim { claim },
+        62..=77 => Action::Retain { volume },
+        78..=83 => Action::DeleteOnRelease { volume },
+        84..=92 => Action::Driver {
+            fault: dice.one_of(&DriverFault::ALL).unwrap_or(DriverFault::Slow),
+            calls: dice.below(4) + 1,
+        },
+        _ => Action::Hold {
+            process: CSI_PROVISIONER,
+            kind: kind_number("PersistentVolume").unwrap_or_default(),
+            millis: a_while(dice),
+        },
+    }
+}
+
+fn several(dice: &mut Dice) -> Action {
+    let (pod, claim) = (one_of(dice, &[0, 3, 7]), one_of(dice, &[0, 1, 3, 4]));
+    let (node, volume) = (dice.below(NODES.len()), dice.below(VOLUMES.len() - 1));
+    match dice.below(100) {
+        0..=21 => Action::CreatePod { pod },
+        22..=41 => Action::CreateClaim { claim },
+        42..=47 => Action::DeletePod { pod },
+        48..=51 => Action::ReplacePod { pod },
+        52..=59 => Action::LabelPod { pod },
+        60..=64 => Action::DeleteClaim { claim },
+        65..=69 => Action::Prebind { volume, claim },
+        70..=75 => Action::Driver {
+            fault: dice.one_of(&DriverFault::ALL).unwrap_or(DriverFault::NoRoom),
+            calls: dice.below(3) + 1,
+        },
+        76..=81 => limit(dice),
+        82..=87 => Action::CreateSet,
+        88..=91 => Action::ScaleSet {
+            replicas: dice.between(0, 3),
+        },
         _ => of_nodes(dice, node),
     }
 }

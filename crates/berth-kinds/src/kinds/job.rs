@@ -1,5 +1,6 @@
 //! Jobs.
 
+use berth_core::names::{CONTROLLER_UID, CONTROLLER_UID_LEGACY, JOB_NAME, JOB_NAME_LEGACY};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -60,17 +61,17 @@ fn own_pods(job: &mut Value) {
     let (uid, name) = (meta::uid(job).to_owned(), meta::name(job).to_owned());
     let has_template = job["spec"]["template"].is_object();
     let labels = [
-        ("batch.kubernetes.io/controller-uid", &uid),
-        ("batch.kubernetes.io/job-name", &name),
-        ("controller-uid", &uid),
-        ("job-name", &name),
+        (CONTROLLER_UID, &uid),
+        (JOB_NAME, &name),
+        (CONTROLLER_UID_LEGACY, &uid),
+        (JOB_NAME_LEGACY, &name),
     ];
     // A job without a template is refused: labels would create an incomplete template.
     for (key, value) in labels.into_iter().filter(|_| has_template) {
         let path = ["spec", "template", "metadata", "labels", key];
         meta::default(job, &path, value.as_str());
     }
-    let selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    let selector = json!({"matchLabels": {CONTROLLER_UID: uid}});
     meta::default(job, &["spec", "selector"], selector);
     let labels = meta::at(job, &["spec", "template", "metadata", "labels"]).clone();
     meta::default(job, &["metadata", "labels"], labels);
@@ -79,6 +80,9 @@ fn own_pods(job: &mut Value) {
 /// A job's selector is generated, so it is not validated.
 fn validate(job: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    for count in ["parallelism", "completions"] {
+        workload::check_pods(&job["spec"][count], &format!("spec.{count}"), &mut errors);
+    }
     workload::check_template(job, TEMPLATE, &mut errors);
     check_restarts(job, TEMPLATE, &mut errors);
     errors

@@ -1,5 +1,6 @@
 //! Pods: the defaults that clients read back, the rules that scheduling and volumes depend on, and printed columns.
 
+use berth_core::names::{TAINT_NOT_READY, TAINT_UNREACHABLE};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -211,7 +212,7 @@ pub fn set_condition(object: &mut Value, condition: Value) {
 fn tolerate_lost_nodes(pod: &mut Value) {
     let given = meta::items(pod, &["spec", "tolerations"]);
     let mut added = Vec::new();
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [TAINT_NOT_READY, TAINT_UNREACHABLE] {
         let tolerates = |toleration: &Value| {
             let (found, effect) = (meta::text(toleration, &["key"]), meta::text(toleration, &["effect"]));
             (found == key || found.is_empty()) && ["", "NoExecute"].contains(&effect)

@@ -33,8 +33,7 @@ pub const KIND: Kind = Kind {
 
 fn defaults(class: &mut Value) {
     meta::default(class, &["reclaimPolicy"], "Delete");
-    // The first design proposal spelled the key differently. If both are set, both are kept, and refused if they
-    // differ.
+    // If both keys are set, both are kept, and refused if they differ.
     let older = class[OLDER_MODE].clone();
     meta::default(class, &["volumeBindingMode"], older.clone());
     if class["volumeBindingMode"] == older {
@@ -43,7 +42,7 @@ fn defaults(class: &mut Value) {
     meta::default(class, &["volumeBindingMode"], "Immediate");
 }
 
-/// The name of `volumeBindingMode` in the first design proposal for delayed binding.
+/// The name of `volumeBindingMode` in KEP-490 (End to End Zonal Example).
 const OLDER_MODE: &str = "bindingMode";
 
 fn is_default(class: &Value) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Its steps are pure (`berth-controller`) and run by the loop for keyed work ([`crate::keyed`]).
 
+mod census;
 mod metrics;
 mod volumes;
 

@@ -1,6 +1,7 @@
 //! The volume controller's state and steps for the loop for keyed work.
 
 use super::Options;
+use super::census::Census;
 use super::metrics::{EffectLabels, Metrics};
 use crate::announce;
 use crate::api::Api;
@@ -10,6 +11,7 @@ use crate::recorder::Recorder;
 use berth_controller::{Reason, Settings, State, ephemeral, sync};
 use berth_core::api::{Kind, Object};
 use berth_core::effect::{Effect, Event, ObjectKey, Refusal};
+use berth_core::names;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -20,6 +22,7 @@ pub(crate) struct Volumes {
     state: State,
     settings: Settings,
     metrics: Metrics,
+    census: Census,
     /// Whether a scheduler announces that it can bind delayed claims, if required.
     announced: watch::Receiver<bool>,
     _listening: JoinSet<()>,
@@ -42,6 +45,7 @@ impl Volumes {
         Self {
             state,
             settings,
+            census: Census::new(metrics.clone()),
             metrics,
             announced,
             _listening: listening,
@@ -63,6 +67,15 @@ pub(super) fn executor(api: Api, recorder: Recorder, metrics: Metrics) -> Execut
         if result == "ok" && is_binding(effect) {
             metrics.bound.inc();
         }
+        match (effect.name(), result) {
+            ("assign_class", "ok") => {
+                metrics.retroactive.inc();
+            }
+            ("assign_class", "error") => {
+                metrics.retroactive_errors.inc();
+            }
+            _ => {}
+        }
     })
 }
 
@@ -72,6 +85,20 @@ fn is_binding(effect: &Effect) -> bool {
     patch.target.key.known_kind() == Some(Kind::PersistentVolumeClaim) && phase == Some("Bound")
 }
 
+/// The provisioner of a claim's class, or of a volume.
+fn provisioner_of(key: &ObjectKey, state: &State) -> Option<String> {
+    match key.known_kind()? {
+        Kind::PersistentVolumeClaim => {
+            let class = state.class(state.claim(key)?.class_name()?)?;
+            Some(class.provisioner.clone())
+        }
+        _ => {
+            let metadata = state.metadata(key)?;
+            metadata.annotation(names::PROVISIONED_BY).map(str::to_owned)
+        }
+    }
+}
+
 impl Reconciler for Volumes {
     type Object = Object;
     type Answer = Answer;
@@ -79,10 +106,12 @@ impl Reconciler for Volumes {
     type Report = ();
 
     fn apply(&mut self, object: Object) -> Vec<ObjectKey> {
+        self.census.apply(&object);
         self.state.apply(object)
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        self.census.remove(key);
         self.state.remove(key)
     }
 
@@ -98,9 +127,11 @@ impl Reconciler for Volumes {
         self.state.metadata(key).map(Version::of)
     }
 
-    fn step(&mut self, key: &ObjectKey, _now: Timestamp) -> Work<Job<()>> {
+    fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<()>> {
         self.metrics.steps.inc();
-        let effects = sync(key, &self.state, &self.settings);
+        let effects = sync(key, &self.state, &self.settings, now);
+        let (census, state) = (&mut self.census, &self.state);
+        census.told(key, &effects, || provisioner_of(key, state));
         let undelayed = Reason::DelayedBindingUnavailable.as_str();
         let told = |effect: &&Effect| matches!(effect, Effect::Event(event) if event.reason == undelayed);
         let count = effects.iter().filter(told).count();

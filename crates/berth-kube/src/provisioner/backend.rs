@@ -5,8 +5,9 @@ use crate::api::Api;
 use berth_core::api::{Node, PersistentVolume, StorageClass};
 use berth_provisioner::answer::Answer;
 use berth_provisioner::builtin::Builtin;
-use berth_provisioner::capacity::{Available, Query};
+use berth_provisioner::capacity::{Available, Query, SegmentSource};
 use berth_provisioner::csi::Client;
+use berth_provisioner::expand::Expansion;
 use berth_provisioner::request::{Backing, Request};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -73,9 +74,12 @@ impl Backend {
         }
     }
 
-    /// Whether the volumes' segments depend on the class.
-    pub(super) fn is_builtin(&self) -> bool {
-        matches!(self.0, Kind::Builtin(_))
+    /// What determines the segments of its volumes.
+    pub(super) fn segment_source(&self) -> SegmentSource {
+        match self.0 {
+            Kind::Builtin(_) => SegmentSource::Classes,
+            Kind::Csi(_) | Kind::Other(_) => SegmentSource::Drivers,
+        }
     }
 
     /// The response of a backend that answers immediately.
@@ -124,14 +128,24 @@ impl Backend {
             }
             Kind::Builtin(builtin) => {
                 let class = class.ok_or("the class is gone")?;
-                let free = lock(builtin).available(class, &query.item.segment);
-                let free = free.map_err(|failure| failure.to_string())?;
-                Ok(Available {
-                    bytes: free.unwrap_or(i64::MAX),
-                    maximum_volume_size: None,
-                })
+                let free = lock(builtin).capacity(class, &query.item.segment);
+                free.map_err(|failure| failure.to_string())
             }
             Kind::Other(_) => Err("it is published otherwise".to_owned()),
+        }
+    }
+
+    /// Expands a volume. Only built-in provisioners are asked.
+    pub(super) fn expand(&self, expansion: &Expansion) -> Result<(), String> {
+        match &self.0 {
+            Kind::Builtin(builtin) => {
+                let Expansion {
+                    volume, class, bytes, ..
+                } = expansion;
+                let expanded = lock(builtin).expand(volume, class, *bytes);
+                expanded.map_err(|failure| failure.to_string())
+            }
+            Kind::Csi(_) | Kind::Other(_) => Err("the external-resizer of the driver expands its volumes".to_owned()),
         }
     }
 

@@ -11,7 +11,6 @@
 //! between two writes of a step. Capacity is published independently of the steps.
 
 mod backend;
-mod capacity;
 mod metrics;
 mod ownership;
 mod publish;
@@ -20,7 +19,7 @@ mod steps;
 mod worker;
 
 pub use backend::{Answering, Backend, Driver};
-pub use capacity::{CapacityForm, CapacityOptions};
+pub use berth_provisioner::capacity::{CapacityForm, CapacityOptions};
 pub use metrics::Metrics;
 pub use ownership::{OwnerError, owner_of_pod};
 pub use secrets::ClusterSecrets;
@@ -35,7 +34,9 @@ use crate::inbox::{Inbox, Scope};
 use crate::keyed::{self, Keyed};
 use crate::recorder::Recorder;
 use berth_core::api::{Kind, Object};
+use berth_provisioner::request::Naming;
 use berth_provisioner::settings::Settings;
+use berth_provisioner::state::State;
 use prometheus_client::registry::Registry;
 use publish::Publishing;
 use std::sync::Arc;
@@ -66,6 +67,8 @@ pub struct Options {
     pub resync: Duration,
     /// The delay after a failure.
     pub backoff: Backoff,
+    /// How volumes are named.
+    pub naming: Naming,
     /// Publish capacity.
     pub capacity: Option<CapacityOptions>,
     /// What it shares with other components.
@@ -81,7 +84,16 @@ impl Options {
         let identity = client.identity();
         let mut settings = Settings::csi(identity.name.clone());
         settings.topology = settings.topology.filter(|_| identity.topology);
-        Self::new(vec![settings], Backend::csi(client))
+        settings.abilities = Some(identity.abilities);
+        let (metrics, driver) = (Metrics::default(), identity.name.clone());
+        let observer = metrics.clone();
+        let client = client.observed(Arc::new(move |method, code: &str, took| {
+            observer.count_operation(&driver, method, code, took);
+        }));
+        Self {
+            metrics,
+            ..Self::new(vec![settings], Backend::csi(client))
+        }
     }
 
     /// For the built-in provisioners.
@@ -110,6 +122,7 @@ impl Options {
             workers: 32,
             resync: Duration::from_secs(900),
             backoff: Backoff::CALL,
+            naming: Naming::default(),
             capacity: None,
             process: ProcessOptions::default(),
             metrics: Metrics::default(),
@@ -183,7 +196,8 @@ impl Component for Options {
             health: self.process.health,
         };
         let executor = worker.executor.clone();
-        let provisioning = Provisioning::new(worker, &self.settings, self.others, publishing);
+        let state = State::naming(self.naming);
+        let provisioning = Provisioning::new(worker, &self.settings, self.others, publishing, state);
         Keyed::new(provisioning, executor, options, inbox).by(self.process.clock)
     }
 }

@@ -35,11 +35,15 @@ impl Secrets for ClusterSecrets {
             namespace: secret.namespace.clone(),
             name: secret.name.clone(),
             problem,
+            missing: false,
         };
         let found = self.api.get(Resource::SECRETS, &secret.namespace, &secret.name).await;
         let bytes = found
             .map_err(|error| failed(error.to_string()))?
-            .ok_or_else(|| failed("does not exist".to_owned()))?;
+            .ok_or_else(|| SecretError {
+                missing: true,
+                ..failed("does not exist".to_owned())
+            })?;
         let object: Secret =
             serde_json::from_slice(&bytes).map_err(|_| failed("is not what the API defines".to_owned()))?;
         let decoded = object.data.unwrap_or_default().into_iter().map(|(key, value)| {

@@ -2,7 +2,7 @@
 
 use super::Others;
 use super::backend::Backend;
-use super::capacity::Publisher;
+use super::metrics::{DeleteLabels, ProvisionLabels};
 use super::publish::Publishing;
 use super::worker::Worker;
 use crate::executor::Answer;
@@ -10,14 +10,14 @@ use crate::keyed::{Job, Live, Reconciler, Version, Work};
 use berth_core::api::{Kind, Object, PersistentVolume, PersistentVolumeClaim};
 use berth_core::effect::{Effect, ObjectKey};
 use berth_core::names;
-use berth_provisioner::answer::Conclusion;
+use berth_provisioner::answer::{Conclusion, Then};
+use berth_provisioner::change::Action;
 use berth_provisioner::course::{Course, Ended, Stop};
-use berth_provisioner::effect::Action;
 use berth_provisioner::in_flight::InFlight;
 use berth_provisioner::reclaim::{Reclaim, delete_failed, reclaim};
 use berth_provisioner::settings::Settings;
 use berth_provisioner::state::State;
-use berth_provisioner::step::{Attempt, Decision, started, step};
+use berth_provisioner::step::{Attempt, Decision, Purpose, started, step};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -40,13 +40,14 @@ impl Provisioning {
         settings: &[Settings],
         others: Option<Others>,
         publishing: Option<Publishing>,
+        state: State,
     ) -> Self {
         let named = settings.iter().map(|one| (one.provisioner.clone(), one.clone()));
         Self {
             worker,
             settings: named.collect(),
             others,
-            state: State::default(),
+            state,
             in_flight: InFlight::default(),
             publishing,
             complete: false,
@@ -57,21 +58,20 @@ impl Provisioning {
         &self.worker.backend
     }
 
-    /// The settings for a provisioner name in classes.
-    fn settings_for(&self, provisioner: &str) -> Option<Settings> {
-        let known = self.settings.get(provisioner).cloned();
-        known.or_else(|| self.others?(provisioner))
-    }
-
     fn settings_of_volume(&self, volume: &PersistentVolume) -> Option<Settings> {
-        let driver = volume.metadata.annotation(names::PROVISIONED_BY)?;
-        self.settings_for(driver)
+        let known = self.settings.values().find(|settings| settings.owns(volume)).cloned();
+        known.or_else(|| self.others?(volume.metadata.annotation(names::PROVISIONED_BY)?))
     }
 
     fn settings_of(&self, claim: &PersistentVolumeClaim) -> Option<Settings> {
-        let provisioner = claim.storage_provisioner()?;
-        let known = self.settings.values().find(|settings| settings.serves(provisioner));
-        known.cloned().or_else(|| {
+        let known = self.settings.values().find(|settings| settings.serves(claim));
+        let of_volume = || {
+            // It may be kept as the source of clones.
+            let volume = self.state.volume(&claim.spec.volume_name)?;
+            self.settings.values().find(|settings| settings.owns(volume))
+        };
+        known.or_else(of_volume).cloned().or_else(|| {
+            claim.storage_provisioner()?;
             let class = self.state.class(claim.class_name()?)?;
             self.others?(&class.provisioner)
         })
@@ -83,15 +83,19 @@ impl Provisioning {
         match step(claim, &self.state, &settings, now) {
             Decision::Nothing(_) => None,
             Decision::Act(conclusion) => Some(self.act(key, conclusion)),
+            Decision::Bid(bid) => Some(self.run(key, Course::of_bid(bid))),
+            Decision::Expand(expansion) => Some(self.run(key, Course::of_expansion(expansion, settings))),
             // The end of that brings the claim back.
-            Decision::Ask(_) if self.in_flight.is_reclaiming(claim) => None,
+            Decision::Ask(attempt) if self.in_flight.is_reclaiming(&attempt.request.name) => None,
             Decision::Ask(attempt) => Some(self.ask(key, attempt, settings)),
         }
     }
 
     /// Carries out a conclusion that needs no volume from a backend.
     fn act(&self, key: &ObjectKey, conclusion: Conclusion) -> Work<Job<Ended>> {
-        if let [Action::Api(again @ Effect::LookAgain { .. })] = conclusion.actions.as_slice() {
+        if let ([Action::Api(again @ Effect::LookAgain { .. })], Then::Rest) =
+            (conclusion.actions.as_slice(), &conclusion.then)
+        {
             return Work::Effects(vec![again.clone()]);
         }
         self.run(key, Course::of_conclusion(conclusion))
@@ -107,7 +111,26 @@ impl Provisioning {
         if self.backend().is_far() && claim.metadata.annotation(names::ATTEMPT).is_none() {
             self.worker.executor.tell(started(claim, &settings));
         }
-        self.run(key, Course::of_attempt(attempt, answer, settings))
+        let labels = (attempt.purpose == Purpose::Provision).then(|| ProvisionLabels {
+            class: claim.class_name().unwrap_or_default().to_owned(),
+            source: claim
+                .spec
+                .data_source
+                .as_ref()
+                .map(|source| source.kind.clone())
+                .unwrap_or_default(),
+        });
+        let course = Course::of_attempt(attempt, answer, settings);
+        let (worker, key) = (self.worker.clone(), key.clone());
+        Work::Job(Box::pin(async move {
+            let started = Instant::now();
+            let (outcome, ended) = worker.run(&key, course).await;
+            if let Some(labels) = labels {
+                let is_made = ended.failure.is_none() && ended.then == Some(Then::Rest);
+                worker.metrics.count_provisioned(&labels, is_made, started.elapsed());
+            }
+            (outcome, ended)
+        }))
     }
 
     fn run(&self, key: &ObjectKey, course: Course) -> Work<Job<Ended>> {
@@ -127,8 +150,18 @@ impl Provisioning {
             Reclaim::Act(actions) => {
                 let (volume, key) = (volume.clone(), key.clone());
                 let worker = self.worker.clone();
+                let deletes = actions.iter().any(|action| matches!(action, Action::DeleteBacking(_)));
+                let labels = deletes.then(|| DeleteLabels {
+                    class: volume.class_name().to_owned(),
+                });
                 Some(Work::Job(Box::pin(async move {
+                    let started = Instant::now();
                     let (outcome, ended) = worker.run(&key, Course::of_reclaim(actions)).await;
+                    if let Some(labels) = labels {
+                        worker
+                            .metrics
+                            .count_deleted(&labels, ended.stop.is_none(), started.elapsed());
+                    }
                     if let Some(Stop::NotDeleted(problem)) = &ended.stop {
                         worker.executor.tell(delete_failed(&volume, problem, &settings));
                     }
@@ -138,27 +171,19 @@ impl Provisioning {
         }
     }
 
-    /// A volume was created, first reported by a response or by a watch: its space is used.
-    fn volume_appeared(&mut self, volume: &PersistentVolume) {
-        if self.complete && self.state.volume(&volume.metadata.name).is_none() {
+    /// Applies an object that a response or a watch reported. The space of a new volume is used.
+    fn take_in(&mut self, object: &Object) -> Vec<ObjectKey> {
+        if let Object::PersistentVolume(volume) = object
+            && self.complete
+            && self.state.volume(&volume.metadata.name).is_none()
+        {
             let class = self.state.class(volume.class_name());
             self.backend().observe(volume, class);
-            self.publish(|publisher| publisher.volume_changed(volume));
         }
-    }
-
-    /// A volume was deleted, first reported by a response or by a watch: its space is free.
-    fn volume_vanished(&mut self, name: &str) {
-        self.backend().forget(name);
-        if let (Some(publishing), Some(volume)) = (&mut self.publishing, self.state.volume(name)) {
-            publishing.publisher.volume_changed(volume);
-        }
-    }
-
-    fn publish(&mut self, change: impl FnOnce(&mut Publisher)) {
         if let Some(publishing) = &mut self.publishing {
-            change(&mut publishing.publisher);
+            publishing.publisher.apply(object, &self.state);
         }
+        self.state.apply(object)
     }
 }
 
@@ -173,19 +198,7 @@ impl Reconciler for Provisioning {
             // An echo of a write or of a list.
             return Vec::new();
         }
-        match &object {
-            Object::PersistentVolume(volume) => self.volume_appeared(volume),
-            Object::StorageClass(class) if self.complete => self.publish(|publisher| publisher.class_changed(class)),
-            Object::Node(_) | Object::CsiNode(_) => self.publish(Publisher::nodes_changed),
-            Object::CsiStorageCapacity(capacity) => {
-                let complete = self.complete;
-                if let Some(publishing) = &mut self.publishing {
-                    publishing.observe(capacity, complete);
-                }
-            }
-            _ => {}
-        }
-        self.state.apply(&object)
+        self.take_in(&object)
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
@@ -200,11 +213,12 @@ impl Reconciler for Provisioning {
                     self.backend().forget(&volume);
                 }
             }
-            Kind::PersistentVolume => self.volume_vanished(name),
-            Kind::StorageClass => self.publish(|publisher| publisher.class_removed(name)),
-            Kind::CsiStorageCapacity => self.publish(|publisher| publisher.observe_deleted(namespace, name)),
-            Kind::Node | Kind::CsiNode => self.publish(Publisher::nodes_changed),
+            // Its space is free.
+            Kind::PersistentVolume => self.backend().forget(name),
             _ => {}
+        }
+        if let Some(publishing) = &mut self.publishing {
+            publishing.publisher.remove(kind, namespace, name, &self.state);
         }
         self.state.remove(kind, namespace, name)
     }
@@ -214,10 +228,7 @@ impl Reconciler for Provisioning {
         let Some(object) = answer.object().filter(wanted) else {
             return Vec::new();
         };
-        if let Object::PersistentVolume(volume) = &object {
-            self.volume_appeared(volume);
-        }
-        self.state.apply(&object)
+        self.take_in(&object)
     }
 
     fn version(&self, key: &ObjectKey) -> Option<Version> {
@@ -258,7 +269,7 @@ impl Reconciler for Provisioning {
             self.worker.backend.observe(volume, class);
         }
         if let Some(publishing) = &mut self.publishing {
-            publishing.begin(&self.state);
+            publishing.publisher.begin(&self.state);
         }
     }
 }
@@ -286,6 +297,10 @@ impl Live for Provisioning {
         if let Some(publishing) = &self.publishing {
             metrics.capacity_queue.set(count(publishing.publisher.queued()));
             metrics.capacity_published.set(count(publishing.publisher.published()));
+            let (wanted, published) = (publishing.publisher.wanted(), publishing.publisher.published());
+            metrics.capacities_wanted.set(count(wanted));
+            metrics.capacities_current.set(count(published.min(wanted)));
+            metrics.capacities_obsolete.set(count(published.saturating_sub(wanted)));
         }
     }
 }

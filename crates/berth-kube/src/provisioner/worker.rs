@@ -13,6 +13,8 @@ use berth_provisioner::answer::Answer;
 use berth_provisioner::capacity::{Available, Query};
 use berth_provisioner::course::{Course, Ended, Next, Stop};
 use berth_provisioner::request::{Backing, FailureKind, Request};
+use berth_provisioner::source::{Looked, Lookup};
+use bytes::Bytes;
 use tokio::time::Instant;
 
 /// What actions are carried out with.
@@ -54,17 +56,29 @@ impl Worker {
                     let answer = self.create(request).await;
                     course.answered(answer);
                 }
+                Next::Capacity(query) => {
+                    let available = self.capacity(query, None).await;
+                    course.has_room(available.as_ref());
+                }
+                Next::Expand(expansion) => {
+                    let expanded = self.backend.expand(expansion);
+                    course.expanded(expanded);
+                }
                 Next::Delete(backing) => course.deleted(self.delete(&backing).await),
+                Next::Look(lookup) => course.looked(self.look(&lookup).await),
                 Next::Find(volume) => course.found(self.find(&volume).await.as_ref()),
                 Next::End(ended) => break ended,
             }
         };
         match &ended.stop {
             Some(Stop::NotDeleted(problem)) => {
-                tracing::warn!(problem, "the backend did not delete a volume, trying again");
+                tracing::warn!(problem, "the backend did not delete a volume, retrying");
+            }
+            Some(Stop::NotRead(problem)) => {
+                tracing::warn!(problem, "could not read a snapshot, retrying");
             }
             Some(Stop::NoClaim) => {
-                tracing::warn!("the API server answered with something that is no claim, trying again");
+                tracing::warn!("the API server returned something other than a claim, retrying");
             }
             Some(Stop::Refused(_)) | None => {}
         }
@@ -84,6 +98,23 @@ impl Worker {
         let volumes = Resource::of(Kind::PersistentVolume);
         let found = self.executor.api().get(volumes, "", &key.name).await;
         serde_json::from_slice(&found.ok()??).ok()
+    }
+
+    /// Reads objects that are not watched.
+    async fn look(&self, lookup: &Lookup) -> Looked {
+        let kind = match lookup {
+            Lookup::One(key) => key.kind.as_ref(),
+            Lookup::All { kind, .. } => kind,
+        };
+        let resource = Resource::named(kind).ok_or_else(|| format!("{kind} cannot be read"))?;
+        let api = self.executor.api();
+        let found = match lookup {
+            Lookup::One(key) => api.get(resource, &key.namespace, &key.name).await,
+            Lookup::All { namespace, .. } => api.get_path(&resource.collection(Some(namespace))).await.map(Some),
+        };
+        let found = found.map_err(|error| error.to_string())?;
+        let decode = |bytes: Bytes| serde_json::from_slice(&bytes).map_err(|error| format!("{kind}: {error}"));
+        found.map(decode).transpose()
     }
 
     async fn create(&self, request: &Request) -> Answer {
@@ -120,7 +151,7 @@ impl Worker {
         let result = if asked.is_ok() { "ok" } else { "error" };
         self.count_call("GetCapacity", result, started);
         if let Err(problem) = &asked {
-            tracing::warn!(class = query.item.class, segment = ?query.item.segment, problem, "capacity is not known");
+            tracing::warn!(class = query.item.class, segment = ?query.item.segment, problem, "capacity is unknown");
         }
         asked.ok()
     }

@@ -5,7 +5,7 @@ use berth_core::api::Object;
 use berth_scheduler::framework::PluginName;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::{Place, PodKey};
-use berth_scheduler::scheduler::{Counts, DEFAULT_SCHEDULER_NAME, Effect, FailedStage, Outcome, Scheduler, Write};
+use berth_scheduler::scheduler::{Counts, Effect, FailedStage, Look, Outcome, Scheduler, Write, scheduler_name};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -78,6 +78,11 @@ struct OperationLabel {
     operation: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookLabels {
+    result: &'static str,
+}
+
 /// From a tenth of a millisecond to a little under two minutes.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 20))
@@ -111,6 +116,11 @@ pub struct Metrics {
     assumed: Family<TypeLabel, Gauge>,
     unschedulable: Family<RefusedLabels, Gauge>,
     woken: Counter,
+    looks: Family<LookLabels, Counter>,
+    look_duration: Histogram,
+    look_pods: Histogram,
+    look_gain: Counter,
+    look_gap: Gauge,
     pub(super) writes: Family<WriteLabels, Counter>,
     pub(super) run: RunMetrics,
 }
@@ -133,6 +143,11 @@ impl Default for Metrics {
             assumed: Family::default(),
             unschedulable: Family::default(),
             woken: Counter::default(),
+            looks: Family::default(),
+            look_duration: durations(),
+            look_pods: Histogram::new(exponential_buckets(2.0, 2.0, 10)),
+            look_gain: Counter::default(),
+            look_gap: Gauge::default(),
             writes: Family::default(),
             run: RunMetrics::default(),
         }
@@ -174,6 +189,16 @@ impl Metrics {
         own.register("api_writes", "Writes to the API server, by result", self.writes.clone());
         let help = "Sleeping pods that an event woke";
         own.register("woken_pods", help, self.woken.clone());
+        let help = "Joint looks at several waiting pods, by result";
+        own.register("joint_looks", help, self.looks.clone());
+        let help = "Time that a joint look took";
+        own.register("joint_look_duration_seconds", help, self.look_duration.clone());
+        let help = "Pods in a joint look";
+        own.register("joint_look_pods", help, self.look_pods.clone());
+        let help = "Pods that joint looks placed in addition to those that deciding one by one would have placed";
+        own.register("joint_look_gained_pods", help, self.look_gain.clone());
+        let help = "Pods that any assignment could place in addition to that of the last joint look, at most";
+        own.register("joint_look_gap_pods", help, self.look_gap.clone());
         self.run.register(own);
     }
 
@@ -217,6 +242,23 @@ impl Metrics {
             .iter()
             .flat_map(|write| results.map(|result| WriteLabels { write, result }));
         each.map(|labels| self.writes.get_or_create(&labels).get()).sum()
+    }
+
+    /// Counts a joint look.
+    pub(super) fn looked(&self, look: &Look, took: Duration) {
+        let result = match (look.placed > look.one_by_one, look.is_optimal) {
+            (true, true) => "improved_optimal",
+            (true, false) => "improved",
+            (false, true) => "optimal",
+            (false, false) => "unchanged",
+        };
+        self.looks.get_or_create(&LookLabels { result }).inc();
+        self.look_duration.observe(took.as_secs_f64());
+        self.look_pods.observe(look.pods as f64);
+        self.look_gain
+            .inc_by(look.placed.saturating_sub(look.one_by_one) as u64);
+        let gap = look.at_most.saturating_sub(look.placed);
+        self.look_gap.set(i64::try_from(gap).unwrap_or(i64::MAX));
     }
 
     pub(super) fn plugin_took(&self, plugin: &'static str, extension_point: &'static str, took: Duration) {
@@ -287,11 +329,21 @@ impl Ledger {
         }
     }
 
+    /// This replica leads: the pods that wait were counted by no one here yet.
+    pub(super) fn begin(&mut self) {
+        let waiting = u64::try_from(self.pods.len()).unwrap_or(u64::MAX);
+        self.incoming("active", "PodAdd", waiting);
+    }
+
     /// Takes in an object before the scheduler does: pods that wait from now on.
-    pub(super) fn seen(&mut self, object: &Object, profiles: &BTreeMap<String, Profile>) {
+    pub(super) fn seen(&mut self, object: &Object, profiles: &BTreeMap<String, Profile>, leading: bool) {
         let Object::Pod(pod) = object else { return };
         let key = pod.metadata.full_name();
         if !pod.spec.node_name.is_empty() {
+            // The leader placed it. A leader itself still waits for the response to the binding.
+            if !leading {
+                self.pods.remove(key.as_str());
+            }
             return;
         }
         let known = self.pods.get(key.as_str());
@@ -299,11 +351,12 @@ impl Ledger {
         if gated || known.is_some_and(|known| known.uid == pod.metadata.uid) {
             return;
         }
-        let name = pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
-        let Some((profile, _)) = profiles.get_key_value(name.unwrap_or(DEFAULT_SCHEDULER_NAME)) else {
+        let Some((profile, _)) = profiles.get_key_value(scheduler_name(pod)) else {
             return;
         };
-        self.incoming("active", "PodAdd", 1);
+        if leading {
+            self.incoming("active", "PodAdd", 1);
+        }
         let now = Instant::now();
         let waiting = Waiting {
             uid: pod.metadata.uid.clone(),
@@ -423,7 +476,8 @@ impl Ledger {
             }
         }
         for profile in profiles.keys() {
-            for plugin in PluginName::ALL.iter().map(|plugin| plugin.as_str()) {
+            let plugins = PluginName::ALL.iter().chain([&PluginName::Extender]);
+            for plugin in plugins.map(|plugin| plugin.as_str()) {
                 let count = counts.get(&(profile.as_str(), plugin)).copied().unwrap_or(0);
                 let profile = profile.clone();
                 self.metrics

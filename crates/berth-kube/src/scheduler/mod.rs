@@ -5,11 +5,15 @@
 //!                         │  owner of │
 //!   deadlines, backoff ─▶ │ scheduler │ ◀──outcomes── pool of workers
 //!                         └───────────┘
+//!                             ▲  │
+//!                      advice │  ▼ consultations
+//!                           extenders
 //! ```
 //!
 //! One task owns the scheduler, which decides. A bounded number of workers write the decisions and return the results.
 //! Nothing is decided here.
 
+pub mod extenders;
 mod metrics;
 mod owner;
 mod pool;
@@ -22,12 +26,14 @@ pub use crate::component::RunError;
 
 use crate::api::Api;
 use crate::component::{Component, ProcessOptions, RunMetrics};
+use crate::endpoint::Standby;
 use crate::executor::Executor;
 use crate::inbox::Inbox;
 use crate::lease::LeaseOptions;
 use crate::recorder::Recorder;
 use berth_core::api::Kind;
 use berth_scheduler::scheduler::{DEFAULT_SEED, POD_FIELDS, Settings};
+use extenders::Extenders;
 use owner::Owner;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -48,6 +54,8 @@ pub struct Options {
     /// Keep this lease while working, to announce this scheduler's capabilities. With an election, the lease of the
     /// election is used for it: see [`announce`](crate::announce).
     pub announcement: Option<LeaseOptions>,
+    /// Open watches only when this replica leads. By default it follows them while it stands by, and decides as soon as it leads.
+    pub cold_standby: bool,
     /// What it shares with other components.
     pub process: ProcessOptions,
     /// Its metrics.
@@ -74,6 +82,7 @@ impl Default for Options {
             workers: 128,
             configuration: None,
             announcement: None,
+            cold_standby: false,
             process: ProcessOptions::default(),
             metrics: Metrics::default(),
         }
@@ -89,6 +98,14 @@ impl Component for Options {
 
     fn process(&self) -> &ProcessOptions {
         &self.process
+    }
+
+    fn standby(&self) -> Standby {
+        if self.cold_standby {
+            Standby::Cold
+        } else {
+            Standby::Warm
+        }
     }
 
     fn run_metrics(&self) -> &RunMetrics {
@@ -108,8 +125,9 @@ impl Component for Options {
     }
 
     fn owner(self, api: Api, recorder: Recorder, inbox: Inbox) -> Owner {
+        let extenders = Extenders::new(&self.settings.extenders, api.clone());
         let executor = Executor::new(api, recorder);
-        let worker = Worker::new(executor, self.metrics.clone(), self.process.clock);
+        let worker = Worker::new(executor, extenders, self.metrics.clone(), self.process.clock);
         Owner::new(worker, self, inbox)
     }
 }

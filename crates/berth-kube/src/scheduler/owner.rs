@@ -11,6 +11,7 @@ use crate::inbox::{Inbox, Message};
 use crate::lease::Lease;
 use crate::watch::Change;
 use berth_core::api::Kind;
+use berth_scheduler::extender::{Advice, ConsultationId};
 use berth_scheduler::scheduler::{Effect, Scheduler};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, interval, sleep_until, timeout};
@@ -35,10 +36,14 @@ pub(crate) struct Owner {
     options: Options,
     scheduler: Scheduler,
     pool: Pool,
+    /// Consultations under way.
+    consulting: JoinSet<(ConsultationId, Advice)>,
     inbox: Inbox,
     ledger: Ledger,
     sampler: Sampler,
     begin: Instant,
+    /// This replica leads. Until then it follows the watches and decides nothing.
+    leading: bool,
     /// Pods are being scheduled; changes are not awaited until none is left.
     deciding: bool,
     _announcing: JoinSet<()>,
@@ -46,7 +51,7 @@ pub(crate) struct Owner {
 
 impl component::Owner for Owner {
     /// Works until cancelled, then finishes the writes in flight.
-    async fn run(mut self, cancel: CancellationToken) {
+    async fn run(mut self, leading: CancellationToken, cancel: CancellationToken) {
         let mut pulse = interval(PULSE);
         loop {
             self.options.process.health.set_beating(true);
@@ -57,11 +62,24 @@ impl component::Owner for Owner {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
+                () = leading.cancelled(), if !self.leading => self.begin_to_lead(),
                 Some(finished) = self.pool.next() => match finished {
                     Ok(finished) => self.finish(finished),
                     // A worker that panicked leaves its write without a result: only a restart is safe.
                     Err(error) => {
                         tracing::error!(%error, "a worker failed");
+                        break;
+                    }
+                },
+                Some(advice) = self.consulting.join_next() => match advice {
+                    Ok((id, advice)) => {
+                        let now = self.now();
+                        self.scheduler.advised(id, advice, now);
+                        self.hand_on("ExtenderAnswer");
+                    }
+                    // Its pod would wait for ever.
+                    Err(error) => {
+                        tracing::error!(%error, "a consultation failed");
                         break;
                     }
                 },
@@ -75,7 +93,7 @@ impl component::Owner for Owner {
                     self.hand_on("Tick");
                 }
                 () = sleep_until(calm.unwrap_or_else(Instant::now)), if calm.is_some() => {}
-                _ = pulse.tick() => self.ledger.count_refused(&self.scheduler, &self.options.settings.profiles),
+                _ = pulse.tick() => self.beat(),
                 () = std::future::ready(()), if more => {}
             }
         }
@@ -91,6 +109,7 @@ impl Owner {
         }
         Self {
             pool: Pool::new(worker.clone(), options.workers),
+            consulting: JoinSet::new(),
             scheduler: Scheduler::new(options.settings.clone(), options.seed),
             ledger: Ledger::new(options.metrics.clone()),
             worker,
@@ -98,6 +117,7 @@ impl Owner {
             inbox,
             sampler: Sampler::default(),
             begin: Instant::now(),
+            leading: false,
             deciding: false,
             _announcing: announcing,
         }
@@ -122,7 +142,7 @@ impl Owner {
             }
         };
         if timeout(GRACE, finish).await.is_err() {
-            tracing::warn!("writes were left unfinished");
+            tracing::warn!("stopped before all writes were finished");
         }
     }
 
@@ -135,7 +155,7 @@ impl Owner {
 
     fn can_decide(&self) -> bool {
         let is_calm = self.deciding || self.inbox.calm_at().is_none();
-        is_calm && self.inbox.is_complete() && !self.pool.is_full()
+        self.leading && is_calm && self.inbox.is_complete() && !self.pool.is_full()
     }
 
     /// Schedules pods while there are any and their writes can be carried out.
@@ -165,11 +185,41 @@ impl Owner {
             }
         }
         self.pool.dispatch();
-        self.ledger.pending(&self.scheduler);
+        if self.leading {
+            self.ledger.pending(&self.scheduler);
+        }
+    }
+
+    fn begin_to_lead(&mut self) {
+        self.leading = true;
+        self.ledger.begin();
+    }
+
+    /// What is done every few seconds, whatever happens.
+    fn beat(&mut self) {
+        if self.leading {
+            self.ledger
+                .count_refused(&self.scheduler, &self.options.settings.profiles);
+        } else {
+            let now = self.now();
+            self.scheduler.stand_by(now);
+        }
+    }
+
+    /// Considers the waiting pods together for a limited time, if that is due.
+    fn look_together(&mut self, now: Duration) {
+        let begun = Instant::now();
+        let per_pod = self.options.settings.together.time_per_pod;
+        let limit = |pods: usize| per_pod.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX));
+        let is_over = &mut |pods: usize| begun.elapsed() >= limit(pods);
+        if let Some(look) = self.scheduler.look_together(now, is_over) {
+            self.options.metrics.looked(&look, begun.elapsed());
+        }
     }
 
     /// Schedules one pod, and occasionally measures the plugins.
     fn step(&mut self, now: Duration) -> bool {
+        self.look_together(now);
         let decided = if self.sampler.is_due() {
             let mut times = PluginTimes::new();
             let decided = self.scheduler.step_timed(now, &mut times);
@@ -185,10 +235,19 @@ impl Owner {
         decided
     }
 
-    /// Passes the effects of the last call to the pool.
+    /// Passes the effects of the last call to the pool. While another replica leads, its effects count.
     fn hand_on(&mut self, cause: &'static str) {
+        if !self.leading {
+            let now = self.now();
+            self.scheduler.stand_by(now);
+            return;
+        }
         let effects = self.scheduler.take_effects();
         self.carry_out(effects, cause);
+        for consultation in self.scheduler.take_consultations() {
+            self.consulting
+                .spawn(self.worker.extenders.clone().consult(consultation));
+        }
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>, cause: &'static str) {
@@ -228,7 +287,7 @@ impl Owner {
         for change in difference.changes {
             match change {
                 Change::Applied(object) => {
-                    self.ledger.seen(&object, &self.options.settings.profiles);
+                    self.ledger.seen(&object, &self.options.settings.profiles, self.leading);
                     self.scheduler.upsert(&object, now);
                 }
                 Change::Removed {

@@ -108,6 +108,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use berth_core::binder::VolumeWrite;
     use berth_scheduler::scheduler::{PodRef, Write, WriteId};
 
     fn write(write: Write) -> Effect {
@@ -115,13 +116,13 @@ mod tests {
     }
 
     fn select(claim: &str) -> Effect {
-        write(Write::SelectNode {
+        write(Write::Volume(VolumeWrite::SelectNode {
             namespace: "team".to_owned(),
             claim: claim.to_owned(),
             version: 1,
             node: "n1".to_owned(),
             hold: None,
-        })
+        }))
     }
 
     fn bind(pod: &str) -> Effect {
@@ -132,6 +133,7 @@ mod tests {
         write(Write::BindPod {
             pod,
             node: "n1".to_owned(),
+            extender: None,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Carries out one effect of the scheduler, and reports its result.
 
+use super::extenders::Extenders;
 use super::metrics::{Metrics, WriteLabels};
 use crate::backoff::jittered;
 use crate::clock::Clock;
@@ -7,7 +8,7 @@ use crate::executor::{Executor, Outcome};
 use berth_core::backoff::Backoff;
 use berth_core::effect::{self, Refusal};
 use berth_scheduler::queue::PodKey;
-use berth_scheduler::scheduler::{Effect, MOST_TRIES, WriteId, WriteOutcome};
+use berth_scheduler::scheduler::{Effect, MOST_TRIES, Write, WriteId, WriteOutcome};
 use tokio::time::Instant;
 
 /// The result of a worker.
@@ -23,12 +24,13 @@ pub(super) struct Finished {
 #[derive(Clone)]
 pub(super) struct Worker {
     pub(super) executor: Executor,
+    pub(super) extenders: Extenders,
     metrics: Metrics,
     pub(super) clock: Clock,
 }
 
 impl Worker {
-    pub(super) fn new(executor: Executor, metrics: Metrics, clock: Clock) -> Self {
+    pub(super) fn new(executor: Executor, extenders: Extenders, metrics: Metrics, clock: Clock) -> Self {
         let counted = metrics.clone();
         let executor = executor.counting(move |effect, result| {
             let write = match effect {
@@ -39,9 +41,25 @@ impl Worker {
         });
         Self {
             executor,
+            extenders,
             metrics,
             clock,
         }
+    }
+
+    /// Has an extender bind a pod, if one should. `None` if the pod is bound as usual.
+    async fn bind_elsewhere(&self, effect: &Effect) -> Option<(WriteId, WriteOutcome)> {
+        let Effect::Write { id, write } = effect else {
+            return None;
+        };
+        let Write::BindPod { pod, node, extender } = write else {
+            return None;
+        };
+        let begun = Instant::now();
+        let outcome = self.extenders.bind((*extender)?, pod, node).await?;
+        let done = matches!(outcome, WriteOutcome::Done { .. });
+        self.metrics.wrote(write.name(), done, begun.elapsed());
+        Some((*id, outcome))
     }
 
     fn lower(&self, effect: &Effect) -> Vec<effect::Effect> {
@@ -50,6 +68,10 @@ impl Worker {
 
     /// Carries out an effect, and returns the pod whose effects are ordered.
     pub(super) async fn carry_out(&self, effect: Effect, order: Option<PodKey>) -> Finished {
+        if let Some(outcome) = self.bind_elsewhere(&effect).await {
+            let outcome = Some(outcome);
+            return Finished { outcome, order };
+        }
         let begun = Instant::now();
         let done = self.patiently(&effect).await;
         let refusal = done.refused.map(|refused| refused.refusal);
@@ -57,7 +79,7 @@ impl Worker {
             if let Some(refusal) = refusal
                 && !matches!(refusal, Refusal::NotFound(_) | Refusal::Conflict(_))
             {
-                tracing::warn!(%refusal, "could not write how things stand with a pod");
+                tracing::warn!(%refusal, "could not write the status of a pod");
             }
             return Finished { outcome: None, order };
         };

@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 fn lease(name: &str) -> LeaseOptions {
-    announcing(LeaseOptions {
+    let lease = LeaseOptions {
         retry: Duration::from_millis(20),
         ..LeaseOptions::new("kube-system", name, "the-scheduler")
-    })
+    };
+    announcing(lease, ["default-scheduler"])
 }
 
 fn announced_scheduler(cluster: &Cluster) -> Scheduler {

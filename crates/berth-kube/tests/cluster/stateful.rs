@@ -1,4 +1,4 @@
-//! The end-to-end tests of the volume scheduling design, on the real runners.
+//! The end-to-end tests of KEP-490 (Testing, E2E tests), on the real runners.
 
 use crate::world::World;
 use berth_testing::{Manifest, claim, class, local_class, member, node, pod, volume};

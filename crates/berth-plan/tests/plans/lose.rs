@@ -83,6 +83,78 @@ fn a_loss_does_not_blame_pods_that_wait_without_it() {
     }
 }
 
+/// Three zones with a full node each: one spare node is lost with its zone.
+#[test]
+fn two_spare_nodes_are_the_least_for_the_loss_of_any_zone() {
+    let ask = clusters::Ask {
+        replicas: 3,
+        milli: 3000,
+        gi: None,
+        apart: None,
+        parallel: true,
+    };
+    let mut objects = vec![clusters::set("a", &ask)];
+    objects.extend(["a", "b", "c"].map(|zone| clusters::node(&format!("n-{zone}"), &format!("zone-{zone}"), 4)));
+    let view: Objects = objects.iter().cloned().collect();
+    let offers = Offers {
+        nodes: candidates_of_cluster(&view),
+        ..Offers::default()
+    };
+    let mut watch = Forever;
+    let mut oracle = Oracle::new(Options::default(), &mut watch);
+    let answer = survive(&mut oracle, &objects, Survive::Zone, &offers).unwrap();
+    assert_eq!((answer.least.nodes, answer.least.of_all_zones), (2, true));
+    assert_eq!(answer.addition.as_ref().unwrap().items.len(), 2);
+    assert!(answer.is_optimal());
+    // If any two nodes are lost, two spare ones are the least, and enough: a spare node that is lost leaves only one pod to place.
+    let answer = survive(&mut oracle, &objects, Survive::Nodes(2), &offers).unwrap();
+    assert_eq!(answer.bad.len(), 3);
+    assert_eq!(answer.least.nodes, 2);
+    assert_eq!(answer.addition.as_ref().unwrap().items.len(), 2);
+}
+
+/// Two pods on two nodes, and a third node to which either could go.
+#[test]
+fn a_budget_that_allows_no_disruption_keeps_the_nodes_of_its_pods() {
+    let ask = clusters::Ask {
+        replicas: 2,
+        milli: 1500,
+        gi: None,
+        apart: Some(false),
+        parallel: true,
+    };
+    let mut objects = vec![clusters::set("a", &ask)];
+    objects.extend(["n1", "n2", "n3"].map(|name| clusters::node(name, "zone-a", 2)));
+    let budget = |least: u32| {
+        serde_json::json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": "a"}}}})
+    };
+    let mut watch = Forever;
+    let mut oracle = Oracle::new(Options::default(), &mut watch);
+    // The empty node can be removed; then there is no node to which a pod could go, if it may go at all.
+    for (least, expected) in [(1, 1), (2, 1)] {
+        let mut objects = objects.clone();
+        objects.push(budget(least));
+        let answer = shrink(&mut oracle, &objects, &[]).unwrap();
+        assert_eq!(answer.removed.len(), expected, "{:?}", answer.kept);
+        let settled = simulated(objects);
+        let drains = answer
+            .removed
+            .iter()
+            .map(|removed| Action::Drain(Drain::of(vec![removed.node.clone()])));
+        let drained = after(settled.all_objects(), drains.collect());
+        assert_eq!(running(&drained), 2);
+        let is_kept_by_budget = |kept: &berth_plan::Kept| kept.why == berth_plan::Why::Budget;
+        assert_eq!(
+            answer.kept.iter().any(is_kept_by_budget),
+            least == 2,
+            "{:?}",
+            answer.kept
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, rng_seed: SEED, ..ProptestConfig::default() })]
 
@@ -104,6 +176,10 @@ proptest! {
             .into_iter()
             .all(|lost| running(&after(settled.all_objects(), vec![Action::DeleteNodes(lost)])) >= before);
         prop_assert_eq!(answer.bad.is_empty(), is_safe_now);
+        if let Some(addition) = &answer.addition {
+            prop_assert!(addition.cost >= answer.least.cost, "{:?}", answer.least);
+            prop_assert!(addition.items.len() >= answer.least.nodes, "{:?}", answer.least);
+        }
         if let Some(addition) = answer.addition.as_ref().filter(|_| answer.is_safe()) {
             let with = with_items(&settled.all_objects(), &addition.items);
             for lost in losses(&with, what) {
@@ -117,7 +193,7 @@ proptest! {
     fn nodes_that_can_go_are_drained_in_their_order_with_everything_running((objects, _) in clusters::cluster()) {
         let mut watch = Forever;
         let mut oracle = Oracle::new(Options::default(), &mut watch);
-        let answer = shrink(&mut oracle, &objects).unwrap();
+        let answer = shrink(&mut oracle, &objects, &[]).unwrap();
         let settled = simulated(objects.clone());
         let drains = answer.removed.iter().map(|removed| Action::Drain(Drain::of(vec![removed.node.clone()])));
         let drained = after(settled.all_objects(), drains.collect());

@@ -4,13 +4,11 @@ use crate::request::Request;
 use crate::topology::{Segment, allowed_segments, describe, spread};
 use berth_core::api::{Node, StorageClass};
 use berth_core::migration::allowed_topologies;
-use berth_core::names::{HOSTNAME, REGION, REGION_BETA, ZONE, ZONE_BETA};
+use berth_core::names::{HOSTNAME, RACK, REGION, REGION_BETA, ZONE, ZONE_BETA};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The provisioner of Google's disks: zonal or regional.
 pub(super) const GCE_PD: &str = "kubernetes.io/gce-pd";
-/// The label that distinguishes racks of a zone, if the class specifies none.
-pub const RACK: &str = "topology.berth.dev/rack";
 
 const TOPOLOGY_KEYS: &str = "berth.dev/topology-keys";
 const REPLICATION: &str = "replication-type";

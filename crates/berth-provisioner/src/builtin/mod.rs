@@ -17,9 +17,10 @@
 
 mod layout;
 
-pub use layout::{Layout, PROVISIONERS, RACK};
+pub use layout::{Layout, PROVISIONERS};
 
 use crate::answer::Answer;
+use crate::capacity::Available;
 use crate::request::{Failure, Place, Request, Source, Volume, places_of};
 use crate::topology::{Segment, describe};
 use berth_core::api::{Node, PersistentVolume, StorageClass};
@@ -38,6 +39,22 @@ pub struct Builtin {
     volumes: BTreeMap<String, Allocation>,
     /// Bytes taken, by pool and segment.
     taken: BTreeMap<(String, String), i64>,
+}
+
+/// The segments that a volume is in.
+fn segments_of(volume: &PersistentVolume) -> Vec<Segment> {
+    let segments = places_of(volume).into_iter().flat_map(|place| {
+        place.into_iter().fold(vec![Segment::new()], |partial, (key, values)| {
+            let with = |segment: &Segment, value: &String| {
+                let mut longer = segment.clone();
+                longer.insert(key.clone(), value.clone());
+                longer
+            };
+            let each = |segment: &Segment| values.iter().map(|value| with(segment, value)).collect::<Vec<_>>();
+            partial.iter().flat_map(each).collect()
+        })
+    });
+    segments.collect()
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +84,7 @@ impl Builtin {
             bytes: request.bytes,
             source: source(layout, request),
             accessible: vec![place(chosen)],
+            filled: false,
         };
         let segments = chosen.iter().map(describe).collect();
         self.take(
@@ -99,21 +117,40 @@ impl Builtin {
         {
             return;
         }
-        let segments = places_of(volume).into_iter().flat_map(|place| {
-            place.into_iter().fold(vec![Segment::new()], |partial, (key, values)| {
-                let with = |segment: &Segment, value: &String| {
-                    let mut longer = segment.clone();
-                    longer.insert(key.clone(), value.clone());
-                    longer
-                };
-                let each = |segment: &Segment| values.iter().map(|value| with(segment, value)).collect::<Vec<_>>();
-                partial.iter().flat_map(each).collect()
-            })
-        });
-        let segments: Vec<_> = segments.map(|segment| describe(&segment)).collect();
+        let segments = segments_of(volume).iter().map(describe).collect();
         let bytes = volume.spec.capacity.get("storage").map_or(0, |size| size.value());
         let pool = class.map_or_else(|| volume.class_name().to_owned(), |class| pool(class).to_owned());
         self.take(&volume.metadata.name, &pool, segments, bytes, None);
+    }
+
+    /// Expands a volume to a size. A larger one stays as it is.
+    ///
+    /// # Errors
+    /// If there is not enough space where it is.
+    pub fn expand(&mut self, volume: &PersistentVolume, class: &StorageClass, bytes: i64) -> Result<(), Failure> {
+        self.observe(volume, Some(class));
+        let known = self.volumes.get(&volume.metadata.name).map_or(0, |known| known.bytes);
+        let more = bytes.saturating_sub(known).max(0);
+        for segment in segments_of(volume) {
+            let free = self.available(class, &segment)?;
+            if let Some(free) = free.filter(|free| *free < more) {
+                let (place, more, free) = (describe(&segment), Bytes(more), Bytes(free));
+                return Err(Failure::last(format!(
+                    "{more} more are needed in {place}, and {free} are free"
+                )));
+            }
+        }
+        if let Some(known) = self.volumes.get_mut(&volume.metadata.name) {
+            known.bytes += more;
+            if let Some(volume) = &mut known.volume {
+                volume.bytes += more;
+            }
+            for segment in &known.segments {
+                let taken = self.taken.entry((known.pool.clone(), segment.clone())).or_default();
+                *taken = taken.saturating_add(more);
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, name: &str, pool: &str, segments: Vec<String>, bytes: i64, volume: Option<Volume>) {
@@ -170,6 +207,17 @@ impl Builtin {
             .map_err(|error| Failure::last(format!("parameter {key:?} of the class: {error}")))?;
         let taken = self.taken.get(&(pool(class).to_owned(), describe(segment))).copied();
         Ok(Some(limit.value().saturating_sub(taken.unwrap_or_default()).max(0)))
+    }
+
+    /// The remaining space of a class in a segment, as it is published.
+    ///
+    /// # Errors
+    /// If a capacity parameter of the class is not a quantity.
+    pub fn capacity(&self, class: &StorageClass, segment: &Segment) -> Result<Available, Failure> {
+        Ok(Available {
+            bytes: self.available(class, segment)?.unwrap_or(i64::MAX),
+            maximum_volume_size: None,
+        })
     }
 
     fn first_with_room<'o>(&self, request: &Request, options: &'o [Vec<Segment>]) -> Result<&'o [Segment], Failure> {

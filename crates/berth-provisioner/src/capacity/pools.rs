@@ -8,6 +8,7 @@ use berth_core::api::{CsiDriver, Kind};
 use berth_core::effect::{Effect, Guard, Merge, ObjectKey, Patch, Target};
 use berth_core::names::{EPHEMERAL_CLASS, FALLBACK_CLASS, driver_object};
 use berth_core::quantity::Bytes;
+use berth_core::time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -73,15 +74,10 @@ impl Pool {
             }
         }
         if let Some(expires) = self.expires {
-            pool["expiryTime"] = json!(whole_seconds(expires));
+            pool["expiryTime"] = json!(time::seconds(expires));
         }
         pool
     }
-}
-
-/// Kubernetes stores times with a resolution of seconds.
-fn whole_seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
 /// Whether a driver publishes its capacity in its status.

@@ -329,6 +329,12 @@ impl Producer {
         self.queue.len() + self.waiting.len()
     }
 
+    /// Number of objects that should be published.
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.classes.keys().map(|class| self.segments_of(class).len()).sum()
+    }
+
     /// Number of published objects.
     #[must_use]
     pub fn published(&self) -> usize {

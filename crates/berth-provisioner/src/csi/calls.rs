@@ -4,10 +4,12 @@ use super::proto;
 use crate::capacity::Available;
 use crate::node_volume::NodeVolume;
 use crate::request::{Failure, Request, Source, Volume, places};
+use crate::source::{Content, ContentKind};
 use crate::topology::{Requirement, Segment};
 use berth_core::names::CSI_PREFIX;
 use proto::volume_capability::access_mode::Mode;
 use proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use proto::volume_content_source::{SnapshotSource, Type as ContentType, VolumeSource};
 use std::collections::BTreeMap;
 
 fn topology(segment: &Segment) -> proto::Topology {
@@ -87,9 +89,19 @@ pub(super) fn create_volume(
         volume_capabilities: capabilities(request, tells_pods_apart)?,
         parameters: request.parameters.for_driver.clone(),
         secrets,
-        volume_content_source: None,
+        volume_content_source: request.content.as_ref().map(content_source),
         accessibility_requirements: request.requirement.as_ref().map(topology_requirement),
+        mutable_parameters: request.mutable_parameters.clone(),
     })
+}
+
+fn content_source(content: &Content) -> proto::VolumeContentSource {
+    let handle = content.handle.clone();
+    let source = match content.kind {
+        ContentKind::Snapshot => ContentType::Snapshot(SnapshotSource { snapshot_id: handle }),
+        ContentKind::Volume => ContentType::Volume(VolumeSource { volume_id: handle }),
+    };
+    proto::VolumeContentSource { r#type: Some(source) }
 }
 
 pub(super) fn created_volume(driver: &str, volume: proto::Volume, with_topology: bool) -> Volume {
@@ -102,6 +114,7 @@ pub(super) fn created_volume(driver: &str, volume: proto::Volume, with_topology:
             attributes: volume.volume_context,
         },
         accessible: if with_topology { places(segments) } else { Vec::new() },
+        filled: volume.content_source.is_some(),
     }
 }
 

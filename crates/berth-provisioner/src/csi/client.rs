@@ -8,6 +8,7 @@ use crate::answer::Answer;
 use crate::capacity::Available;
 use crate::parameters::SecretReference;
 use crate::request::{Backing, Failure, Request};
+use crate::settings::Abilities;
 use crate::topology::Segment;
 use hyper_util::rt::TokioIo;
 use proto::controller_client::ControllerClient;
@@ -18,6 +19,7 @@ use proto::plugin_capability::Type as PluginCapability;
 use proto::plugin_capability::service::Type as Service;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -44,6 +46,8 @@ pub struct SecretError {
     pub name: String,
     /// What went wrong.
     pub problem: String,
+    /// The secret does not exist.
+    pub missing: bool,
 }
 
 /// For drivers that need no secrets.
@@ -56,6 +60,7 @@ impl Secrets for NoSecrets {
             namespace: secret.namespace.clone(),
             name: secret.name.clone(),
             problem: "secrets cannot be read here".to_owned(),
+            missing: false,
         })
     }
 }
@@ -96,6 +101,8 @@ pub struct Identity {
     pub capacity: bool,
     /// It distinguishes pods on the same node.
     pub tells_pods_apart: bool,
+    /// What it can do beyond creating empty volumes.
+    pub abilities: Abilities,
 }
 
 /// Why there is no connection to a driver.
@@ -134,12 +141,24 @@ pub struct CallError {
     pub message: String,
 }
 
+/// Is told about each call when it has ended: its method, its status as gRPC spells it, and how long it took.
+pub type Observer = Arc<dyn Fn(&'static str, &str, Duration) + Send + Sync>;
+
 /// A connection to a driver. It reconnects whenever it breaks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     channel: Channel,
     identity: Identity,
     settings: ClientSettings,
+    observer: Option<Observer>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How often a driver that is not ready is probed.
@@ -157,7 +176,15 @@ impl Client {
             channel,
             identity,
             settings,
+            observer: None,
         })
+    }
+
+    /// Tells an observer about each call.
+    #[must_use]
+    pub fn observed(self, observer: Observer) -> Self {
+        let observer = Some(observer);
+        Self { observer, ..self }
     }
 
     /// The identity of the driver.
@@ -182,23 +209,15 @@ impl Client {
             .map_err(|error| Failure::not_asked(error.to_string()))?;
         let call = calls::create_volume(request, secret, self.identity.tells_pods_apart)?;
         let mut client = ControllerClient::new(self.channel.clone());
-        match timeout(self.settings.call_timeout, client.create_volume(call)).await {
-            Err(_) => Err(Failure::in_doubt(format!(
-                "CreateVolume: no response within {:?}",
-                self.settings.call_timeout
-            ))),
-            Ok(Err(status)) => Err(Failure {
+        match self
+            .within("/csi.v1.Controller/CreateVolume", client.create_volume(call))
+            .await
+        {
+            Err(status) => Err(Failure {
                 kind: classify(&status),
                 message: describe(&status),
             }),
-            Ok(Ok(response)) => match response.into_inner().volume {
-                Some(volume) => Ok(calls::created_volume(
-                    &self.identity.name,
-                    volume,
-                    self.identity.topology,
-                )),
-                None => Err(Failure::in_doubt("CreateVolume: the driver answered without a volume")),
-            },
+            Ok(response) => answer_of(&self.identity.name, response.into_inner(), self.identity.topology),
         }
     }
 
@@ -207,17 +226,24 @@ impl Client {
     /// # Errors
     /// If the driver did not confirm the deletion. Repeating the call is harmless.
     pub async fn delete(&self, backing: &Backing, secrets: &impl Secrets) -> Result<(), CallError> {
-        let secrets = resolve(backing.secret.as_ref(), secrets)
-            .await
-            .map_err(|error| CallError {
-                message: error.to_string(),
-            })?;
+        let secrets = match resolve(backing.secret.as_ref(), secrets).await {
+            Ok(secrets) => secrets,
+            // It may have been deleted together with the claim. The driver decides whether it needs it.
+            Err(error) if error.missing => BTreeMap::new(),
+            Err(error) => {
+                let message = error.to_string();
+                return Err(CallError { message });
+            }
+        };
         let call = proto::DeleteVolumeRequest {
             volume_id: backing.handle.clone(),
             secrets,
         };
         let mut client = ControllerClient::new(self.channel.clone());
-        match self.within("DeleteVolume", client.delete_volume(call)).await {
+        match self
+            .within("/csi.v1.Controller/DeleteVolume", client.delete_volume(call))
+            .await
+        {
             Ok(_) => Ok(()),
             Err(status) if status.code() == Code::NotFound => Ok(()),
             Err(status) => Err(call_error(&status)),
@@ -235,7 +261,9 @@ impl Client {
     ) -> Result<Available, CallError> {
         let call = calls::get_capacity(parameters, segment);
         let mut client = ControllerClient::new(self.channel.clone());
-        let response = self.within("GetCapacity", client.get_capacity(call)).await;
+        let response = self
+            .within("/csi.v1.Controller/GetCapacity", client.get_capacity(call))
+            .await;
         response
             .map(|response| calls::available(response.get_ref()))
             .map_err(|status| call_error(&status))
@@ -243,15 +271,41 @@ impl Client {
 
     async fn within<T>(
         &self,
-        call: &str,
+        method: &'static str,
         answer: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<tonic::Response<T>, Status> {
-        let limit = self.settings.call_timeout;
-        timeout(limit, answer).await.unwrap_or_else(|_| {
+        let (limit, started) = (self.settings.call_timeout, Instant::now());
+        let answer = timeout(limit, answer).await.unwrap_or_else(|_| {
+            let call = method.rsplit('/').next().unwrap_or(method);
             Err(Status::deadline_exceeded(format!(
                 "{call}: no response within {limit:?}"
             )))
-        })
+        });
+        if let Some(observer) = &self.observer {
+            let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+            observer(method, &status_name(code), started.elapsed());
+        }
+        answer
+    }
+}
+
+/// A status as gRPC libraries of Go spell it, for metrics.
+fn status_name(code: Code) -> String {
+    match code {
+        Code::Ok => "OK".to_owned(),
+        Code::Cancelled => "Canceled".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What a driver's response to CreateVolume says.
+///
+/// # Errors
+/// If it names no volume: there may be one.
+pub fn answer_of(driver: &str, response: proto::CreateVolumeResponse, with_topology: bool) -> Answer {
+    match response.volume {
+        Some(volume) => Ok(calls::created_volume(driver, volume, with_topology)),
+        None => Err(Failure::in_doubt("CreateVolume: the driver answered without a volume")),
     }
 }
 
@@ -361,5 +415,11 @@ async fn ask_identity(address: &str, channel: &Channel, settings: ClientSettings
         attaches: has_call(Rpc::PublishUnpublishVolume),
         capacity: has_call(Rpc::GetCapacity),
         tells_pods_apart: has_call(Rpc::SingleNodeMultiWriter),
+        abilities: Abilities {
+            snapshots: has_call(Rpc::CreateDeleteSnapshot),
+            clones: has_call(Rpc::CloneVolume),
+            attributes: has_call(Rpc::ModifyVolume),
+            capacity: has_call(Rpc::GetCapacity),
+        },
     })
 }

@@ -21,5 +21,7 @@ pub mod proto {
 pub use crate::node_volume::NodeVolume;
 pub use address::{AddressError, socket_path};
 pub use classify::classify;
-pub use client::{CallError, Client, ClientSettings, ConnectError, Identity, NoSecrets, SecretError, Secrets};
+pub use client::{
+    CallError, Client, ClientSettings, ConnectError, Identity, NoSecrets, Observer, SecretError, Secrets, answer_of,
+};
 pub use node::{NodeClient, NodeIdentity};

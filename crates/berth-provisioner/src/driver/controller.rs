@@ -6,6 +6,7 @@ use crate::topology::Segment;
 use proto::controller_server::Controller;
 use proto::controller_service_capability::rpc::Type as Rpc;
 use proto::volume_capability::AccessType;
+use proto::volume_content_source::Type as ContentType;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::{Request, Response, Status};
@@ -97,8 +98,21 @@ impl ControllerService {
             [] if !self.home.is_empty() => std::slice::from_ref(&self.home),
             places => places,
         };
+        if let Some(source) = &asked.source {
+            let found = store.get(source).filter(|volume| !volume.ephemeral);
+            let found = found.ok_or_else(|| Status::not_found(format!("there is no volume {source:?} to copy")))?;
+            if asked.bytes < found.bytes {
+                return Err(Status::out_of_range(format!(
+                    "a copy of {} bytes cannot hold volume {source:?} of {} bytes",
+                    asked.bytes, found.bytes
+                )));
+            }
+        }
         let segment = store.find_room(places, asked.bytes)?;
-        Ok(store.create(&request.name, asked.bytes, segment, false)?)
+        Ok(match &asked.source {
+            Some(source) => store.copy(&request.name, asked.bytes, segment, source)?,
+            None => store.create(&request.name, asked.bytes, segment, false)?,
+        })
     }
 }
 
@@ -108,6 +122,8 @@ struct Asked {
     limit: Option<i64>,
     /// Best first; empty means anywhere.
     places: Vec<Segment>,
+    /// The volume to copy.
+    source: Option<String>,
 }
 
 impl Asked {
@@ -116,11 +132,15 @@ impl Asked {
             return Err(Status::invalid_argument("a volume needs a name"));
         }
         check_capabilities(&request.volume_capabilities)?;
-        if request.volume_content_source.is_some() {
-            return Err(Status::invalid_argument(
-                "volumes are made empty: content sources are not supported",
-            ));
-        }
+        let source = match request.volume_content_source.as_ref().map(|source| &source.r#type) {
+            None => None,
+            Some(Some(ContentType::Volume(source))) => Some(source.volume_id.clone()),
+            Some(Some(ContentType::Snapshot(_)) | None) => {
+                return Err(Status::invalid_argument(
+                    "volumes can be copied, but there are no snapshots",
+                ));
+            }
+        };
         let range = request.capacity_range.unwrap_or_default();
         let limit = Some(range.limit_bytes).filter(|limit| *limit != 0);
         if range.required_bytes < 0 || limit.is_some_and(|limit| limit < range.required_bytes.max(1)) {
@@ -146,12 +166,18 @@ impl Asked {
                 }
                 places
             });
-        Ok(Self { bytes, limit, places })
+        Ok(Self {
+            bytes,
+            limit,
+            places,
+            source,
+        })
     }
 
     fn is_met_by(&self, volume: &StoredVolume) -> bool {
         let inside = |place: &Segment| place.iter().all(|(key, value)| volume.segment.get(key) == Some(value));
         volume.bytes >= self.bytes
+            && volume.source == self.source
             && self.limit.is_none_or(|limit| volume.bytes <= limit)
             && (self.places.is_empty() || self.places.iter().any(inside))
     }
@@ -181,7 +207,11 @@ fn to_proto(volume: &StoredVolume) -> proto::Volume {
         capacity_bytes: volume.bytes,
         volume_id: volume.id.clone(),
         volume_context: [("name".to_owned(), volume.name.clone())].into(),
-        content_source: None,
+        content_source: volume.source.as_ref().map(|source| proto::VolumeContentSource {
+            r#type: Some(ContentType::Volume(proto::volume_content_source::VolumeSource {
+                volume_id: source.clone(),
+            })),
+        }),
         accessible_topology: vec![proto::Topology {
             segments: volume.segment.clone(),
         }],
@@ -299,6 +329,7 @@ impl Controller for ControllerService {
             Rpc::CreateDeleteVolume,
             Rpc::ListVolumes,
             Rpc::GetCapacity,
+            Rpc::CloneVolume,
             Rpc::SingleNodeMultiWriter,
         ];
         Ok(Response::new(proto::ControllerGetCapabilitiesResponse {

@@ -8,6 +8,7 @@
 //! all; each node has its own node service.
 
 mod controller;
+mod copy;
 mod identity;
 mod node;
 mod server;

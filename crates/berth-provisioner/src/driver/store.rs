@@ -1,8 +1,9 @@
 //! The volumes of the driver: a directory each, and a file next to it that describes it.
 //!
-//! The file is written before the directory and removed after it, so that every directory is known after a crash. All
-//! state is on disk: reopening the store finds the same volumes.
+//! The file is written before the directory and removed after it, so that every directory is known after a crash. A copy is
+//! made beside it before that, so that no volume is half filled. All state is on disk: reopening the store finds the same volumes.
 
+use super::copy::copy_tree;
 use crate::topology::Segment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +34,9 @@ pub struct StoredVolume {
     /// It is deleted with its pod.
     #[serde(default)]
     pub ephemeral: bool,
+    /// The volume that it was filled from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The paths it is published at; true if its pod requires exclusive access.
     #[serde(default)]
     pub published: BTreeMap<String, bool>,
@@ -99,6 +103,17 @@ pub struct Store {
     volumes: BTreeMap<String, StoredVolume>,
 }
 
+/// The extension of the directory of a copy until its volume exists.
+const COPY: &str = "copy";
+
+/// Creates the directory of a volume: the copy that was made for it, or an empty one.
+fn appear(directory: &Path) -> io::Result<()> {
+    match fs::rename(directory.with_extension(COPY), directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(directory),
+        renamed => renamed,
+    }
+}
+
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StoreError + '_ {
     |source| StoreError::Io {
         path: path.to_owned(),
@@ -117,6 +132,9 @@ impl Store {
         let mut volumes = BTreeMap::new();
         for entry in fs::read_dir(&root).map_err(io_error(&root))? {
             let path = entry.map_err(io_error(&root))?.path();
+            if path.extension().is_some_and(|extension| extension == COPY) && !path.with_extension("json").exists() {
+                fs::remove_dir_all(&path).map_err(io_error(&path))?;
+            }
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
@@ -126,7 +144,7 @@ impl Store {
                 problem: error.to_string(),
             })?;
             let directory = root.join(&volume.id);
-            fs::create_dir_all(&directory).map_err(io_error(&directory))?;
+            appear(&directory).map_err(io_error(&directory))?;
             volumes.insert(volume.id.clone(), volume);
         }
         Ok(Self { root, rooms, volumes })
@@ -225,6 +243,25 @@ impl Store {
         segment: Segment,
         ephemeral: bool,
     ) -> Result<StoredVolume, StoreError> {
+        self.create_from(name, bytes, segment, ephemeral, None)
+    }
+
+    /// Creates a volume with the content of another one.
+    ///
+    /// # Errors
+    /// If reading from or writing to disk fails.
+    pub fn copy(&mut self, name: &str, bytes: i64, segment: Segment, source: &str) -> Result<StoredVolume, StoreError> {
+        self.create_from(name, bytes, segment, false, Some(source))
+    }
+
+    fn create_from(
+        &mut self,
+        name: &str,
+        bytes: i64,
+        segment: Segment,
+        ephemeral: bool,
+        source: Option<&str>,
+    ) -> Result<StoredVolume, StoreError> {
         let id = if ephemeral { name.to_owned() } else { self.new_id(name) };
         let volume = StoredVolume {
             id: id.clone(),
@@ -232,11 +269,20 @@ impl Store {
             bytes,
             segment,
             ephemeral,
+            source: source.map(str::to_owned),
             published: BTreeMap::new(),
         };
-        self.describe(&volume)?;
         let directory = self.directory(&id);
-        fs::create_dir_all(&directory).map_err(io_error(&directory))?;
+        if let Some(source) = source {
+            let copy = directory.with_extension(COPY);
+            let copied = match fs::remove_dir_all(&copy) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => copy_tree(&self.directory(source), &copy),
+            };
+            copied.map_err(io_error(&copy))?;
+        }
+        self.describe(&volume)?;
+        appear(&directory).map_err(io_error(&directory))?;
         self.volumes.insert(id, volume.clone());
         Ok(volume)
     }

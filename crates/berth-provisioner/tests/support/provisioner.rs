@@ -10,6 +10,7 @@ use berth_provisioner::driver::{NAME, NODE_KEY};
 use berth_provisioner::reclaim::{Reclaim, reclaim};
 use berth_provisioner::request::Request;
 use berth_provisioner::settings::Settings;
+use berth_provisioner::source::Lookup;
 use berth_provisioner::step::{Decision, step};
 use berth_testing::{Carried, Manifest, class, csi_node, node};
 use jiff::Timestamp;
@@ -89,6 +90,18 @@ impl World {
                     course.deleted(deleted.map_err(|failure| format!("{failure:?}")));
                 }
                 Next::Find(volume) => course.found(self.cluster.state().volume(&volume.name)),
+                Next::Look(lookup) => {
+                    let found = match &lookup {
+                        Lookup::One(key) => self.cluster.get(&key.kind, &key.name).cloned(),
+                        Lookup::All { .. } => None,
+                    };
+                    course.looked(Ok(found));
+                }
+                Next::Expand(expansion) => panic!("{expansion:?}"),
+                Next::Capacity(query) => {
+                    let available = self.client.capacity(&query.parameters, Some(&query.item.segment)).await;
+                    course.has_room(available.ok().as_ref());
+                }
                 Next::End(ended) => return Some(ended),
             }
         }
@@ -125,6 +138,8 @@ impl World {
             let course = match step(claim, &state, &self.settings, Timestamp::UNIX_EPOCH) {
                 Decision::Nothing(_) => continue,
                 Decision::Act(conclusion) => Course::of_conclusion(conclusion),
+                Decision::Bid(bid) => Course::of_bid(bid),
+                Decision::Expand(expansion) => panic!("{expansion:?}"),
                 Decision::Ask(attempt) => Course::of_attempt(attempt, None, self.settings.clone()),
             };
             self.run(course, &claim.metadata.name).await;

@@ -24,6 +24,7 @@ pub use images::{Holders, Images};
 pub use pod_counts::{NodeCounts, PodClause, PodCounts, PodQuery, QueryId, Scope};
 pub use pods::{PodId, Pods, RunningPod};
 pub use ports::Ports;
+pub(crate) use resources::Row;
 pub use resources::{Column, Resources};
 pub use running_terms::{Presence, RunningTerm, RunningTerms, TermKind};
 pub use taints::{TaintList, Taints};

@@ -7,6 +7,10 @@ use berth_core::api;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::{Symbol, Symbols};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// The amounts of one node, in the order of the columns.
+pub(crate) type Row = SmallVec<[i64; 10]>;
 
 /// One resource on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +88,7 @@ impl Resources {
     }
 
     /// Grows the columns.
-    pub(super) fn grow(&mut self, length: usize) {
+    pub(crate) fn grow(&mut self, length: usize) {
         if length <= self.length {
             return;
         }
@@ -137,6 +141,36 @@ impl Resources {
         change(&mut self.scoring_memory, node, pod.scoring.memory_bytes, sign);
         for (name, amount) in pod.requests.scalars.iter().filter(|(_, amount)| *amount != 0) {
             self.scalar_mut(*name).change(node, *amount, sign);
+        }
+    }
+
+    /// The amounts of a node. The resources beyond the fixed ones are in the given order.
+    pub(crate) fn row(&self, scalars: &[Symbol], node: NodeId) -> Row {
+        let at = node.index();
+        let mut row = Row::new();
+        for column in [&self.cpu, &self.memory, &self.ephemeral, &self.pods] {
+            row.extend([column.allocatable[at], column.requested[at]]);
+        }
+        row.extend([self.scoring_cpu[at], self.scoring_memory[at]]);
+        for name in scalars {
+            let column = self.scalars.get(name);
+            row.extend(column.map_or([0, 0], |column| [column.allocatable[at], column.requested[at]]));
+        }
+        row
+    }
+
+    /// Sets the amounts of a node to those of a [row](Self::row).
+    pub(crate) fn set_row(&mut self, scalars: &[Symbol], node: NodeId, row: &[i64]) {
+        let at = node.index();
+        let mut amounts = row.iter().copied();
+        let mut next = || amounts.next().unwrap_or(0);
+        for column in [&mut self.cpu, &mut self.memory, &mut self.ephemeral, &mut self.pods] {
+            (column.allocatable[at], column.requested[at]) = (next(), next());
+        }
+        (self.scoring_cpu[at], self.scoring_memory[at]) = (next(), next());
+        for name in scalars {
+            let column = self.scalar_mut(*name);
+            (column.allocatable[at], column.requested[at]) = (next(), next());
         }
     }
 

@@ -17,6 +17,7 @@
 //! can reach it. When a storage class changes or is deleted, no pod remains in the classes of its claims. Nothing else
 //! is dropped.
 
+mod loads;
 mod traits;
 mod verdicts;
 
@@ -33,6 +34,7 @@ use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
 use berth_core::trace::{Marks, Trace};
+use loads::Loads;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use traits::{Traits, held_images};
@@ -65,7 +67,8 @@ pub(crate) fn keeps_verdicts(plugin: PluginName, claims: bool) -> bool {
         | PluginName::DynamicResources
         | PluginName::GangScheduling
         | PluginName::NodeResourcesBalancedAllocation
-        | PluginName::ImageLocality => false,
+        | PluginName::ImageLocality
+        | PluginName::Extender => false,
     }
 }
 
@@ -112,6 +115,7 @@ pub(crate) struct Equivalence {
     tidied: u64,
     /// Total size of the traits of all classes.
     traits_bytes: usize,
+    loads: Loads,
     counts: SharingCounts,
 }
 
@@ -277,7 +281,8 @@ impl Equivalence {
                 self.counts.mended += stale.len() as u64;
             }
             None => {
-                verdicts.build(cluster, asked, watch);
+                self.loads.refresh(cluster);
+                verdicts.build(cluster, asked, &self.loads, watch);
                 verdicts.stand = Some(stand);
                 self.counts.built += 1;
             }

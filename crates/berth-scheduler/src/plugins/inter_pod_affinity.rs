@@ -91,7 +91,7 @@ fn add_affinity(state: &mut State, cluster: &mut Cluster, pod: &Footprint, terms
 }
 
 /// The pods that a term of an incoming pod matches. Namespaces are resolved here, because their labels may change.
-fn clause(cluster: &Cluster, term: &PodTerm) -> PodClause {
+pub(crate) fn clause(cluster: &Cluster, term: &PodTerm) -> PodClause {
     let scope = if term.covers_all_namespaces() {
         Scope::All
     } else {

@@ -110,6 +110,15 @@ pub(crate) struct Totals<'a> {
 }
 
 impl Totals<'_> {
+    /// Lends these totals.
+    pub(super) fn reborrow(&mut self) -> Totals<'_> {
+        Totals {
+            nodes: self.nodes,
+            weight: self.weight,
+            totals: self.totals,
+        }
+    }
+
     /// Adds the weighted scores of all rows with any of the nodes. Returns the nodes whose rows have no scores.
     pub(super) fn add_rows(self, scores: impl Fn(usize) -> Option<[f64; LANES]>) -> Vec<NodeId> {
         let mut left = Vec::new();

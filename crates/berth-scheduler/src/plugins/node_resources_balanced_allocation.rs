@@ -1,16 +1,29 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resource usage the pod makes more even.
 
 use super::lanes::{self, Amounts, LANES, Totals};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Resources};
 use crate::framework::MAX_NODE_SCORE;
 use crate::pod::Pod;
 use crate::profile::Profile;
 use berth_core::nodes::NodeId;
+use berth_core::symbols::Symbols;
 use smallvec::SmallVec;
 
 /// Scores nodes; skips pods that request none of the balanced resources.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
-    let balanced = balanced_resources(cluster, pod, profile);
+    score_in(cluster.symbols(), cluster.resources(), pod, profile, nodes, out)
+}
+
+/// [`score`] for anything that has the resources of nodes.
+pub(super) fn score_in(
+    symbols: &Symbols,
+    resources: &Resources,
+    pod: &Pod,
+    profile: &Profile,
+    nodes: &[NodeId],
+    out: &mut Vec<i64>,
+) -> bool {
+    let balanced = balanced_resources(symbols, resources, pod, profile);
     if balanced.iter().all(|resource| resource.wanted == 0) {
         return false;
     }
@@ -34,10 +47,16 @@ fn gain(with: i64, without: i64) -> i64 {
     HALF + (HALF + with - without) / 2
 }
 
-/// Adds the weighted result of [`score`] to the totals of a set of nodes, 64 at a time. Returns those for which that is
-/// not possible.
-pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals: Totals<'_>) -> Option<Vec<NodeId>> {
-    match balanced_resources(cluster, pod, profile).as_slice() {
+/// Adds the weighted result of [`score_in`] to the totals, 64 at a time. Returns those for which that is not possible;
+/// `None` if it is not possible for any.
+pub(super) fn add_scores(
+    symbols: &Symbols,
+    resources: &Resources,
+    pod: &Pod,
+    profile: &Profile,
+    totals: Totals<'_>,
+) -> Option<Vec<NodeId>> {
+    match balanced_resources(symbols, resources, pod, profile).as_slice() {
         balanced if balanced.iter().all(|resource| resource.wanted == 0) => Some(Vec::new()),
         [first, second] => Some(totals.add_rows(|index| gains_in_row(first, second, index))),
         _ => None,
@@ -72,8 +91,13 @@ fn to_score(deviation: f64) -> i64 {
     ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
 }
 
-fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> Vec<Amounts<'a>> {
-    let (resources, requests) = (cluster.resources(), &pod.footprint.requests);
+fn balanced_resources<'a>(
+    symbols: &Symbols,
+    resources: &'a Resources,
+    pod: &Pod,
+    profile: &Profile,
+) -> Vec<Amounts<'a>> {
+    let requests = &pod.footprint.requests;
     let names = profile.balanced_resources.iter();
     names
         .filter_map(|name| {
@@ -82,7 +106,7 @@ fn balanced_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) ->
                 "memory" => (&resources.memory, requests.memory_bytes),
                 "ephemeral-storage" => (&resources.ephemeral, requests.ephemeral_bytes),
                 name => {
-                    let name = cluster.symbols().get(name)?;
+                    let name = symbols.get(name)?;
                     let (_, wanted) = requests.scalars.iter().find(|(found, _)| *found == name)?;
                     (resources.scalars.get(&name)?, *wanted)
                 }

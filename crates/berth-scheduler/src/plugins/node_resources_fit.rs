@@ -1,13 +1,14 @@
 //! NodeResourcesFit: checks for enough free resources, and scores how much is left.
 
 use super::lanes::{self, Amounts, LANES, MAX_EXACT, Totals};
-use crate::cluster::{Cluster, Column};
+use crate::cluster::{Cluster, Column, Resources};
 use crate::framework::{Code, MAX_NODE_SCORE, PluginName, PreFilter, Refusal};
 use crate::pod::{Pod, Requests};
 use crate::profile::{Profile, ScoringForm};
 use crate::reason::Reason;
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
+use berth_core::symbols::Symbols;
 use smallvec::SmallVec;
 
 /// The pod's requests.
@@ -47,7 +48,7 @@ impl State {
             Reason::InsufficientMemory,
             Reason::InsufficientEphemeralStorage,
         ];
-        for ((wanted, column), reason) in self.in_columns(cluster).into_iter().zip(reasons_of_each) {
+        for ((wanted, column), reason) in self.in_columns(resources).into_iter().zip(reasons_of_each) {
             let room = (column.free(node), column.allocatable[node.index()]);
             check(wanted, room, &|| reason.clone());
         }
@@ -73,7 +74,7 @@ impl State {
         let has_room = |wanted: i64, free: i64| wanted <= 0 || wanted <= free;
         resources.pods.free(node) >= 1
             && self
-                .in_columns(cluster)
+                .in_columns(resources)
                 .iter()
                 .all(|(wanted, column)| has_room(*wanted, column.free(node)))
             && requests
@@ -83,8 +84,7 @@ impl State {
     }
 
     /// What the pod requests of the resources that every node has, each with what nodes have of it.
-    fn in_columns<'a>(&self, cluster: &'a Cluster) -> [(i64, &'a Column); 3] {
-        let resources = cluster.resources();
+    fn in_columns<'a>(&self, resources: &'a Resources) -> [(i64, &'a Column); 3] {
         [
             (self.requests.cpu_milli, &resources.cpu),
             (self.requests.memory_bytes, &resources.memory),
@@ -94,9 +94,14 @@ impl State {
 
     /// Keeps the nodes that are not refused.
     pub fn narrow(&self, cluster: &Cluster, mask: &mut NodeMask) {
-        let (resources, requests) = (cluster.resources(), &self.requests);
+        self.narrow_in(cluster.resources(), mask);
+    }
+
+    /// [`Self::narrow`] for anything that has the resources of nodes.
+    pub(crate) fn narrow_in(&self, resources: &Resources, mask: &mut NodeMask) {
+        let requests = &self.requests;
         keep_with_room(mask, &resources.pods, 1);
-        for (wanted, column) in self.in_columns(cluster) {
+        for (wanted, column) in self.in_columns(resources) {
             if wanted > 0 {
                 keep_with_room(mask, column, wanted);
             }
@@ -132,8 +137,12 @@ struct ScoredResource<'a> {
     weight: i64,
 }
 
-fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> Vec<ScoredResource<'a>> {
-    let resources = cluster.resources();
+fn scored_resources<'a>(
+    symbols: &Symbols,
+    resources: &'a Resources,
+    pod: &Pod,
+    profile: &Profile,
+) -> Vec<ScoredResource<'a>> {
     let scored = profile.scoring_strategy.resources.iter();
     scored
         .filter_map(|(name, weight)| {
@@ -146,7 +155,7 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
                     pod.footprint.requests.ephemeral_bytes,
                 ),
                 name => {
-                    let name = cluster.symbols().get(name)?;
+                    let name = symbols.get(name)?;
                     let column = resources.scalars.get(&name)?;
                     let requests = pod.footprint.requests.scalars.iter();
                     let wanted = requests.filter(|(found, _)| *found == name).map(|(_, amount)| *amount);
@@ -172,7 +181,19 @@ fn scored_resources<'a>(cluster: &'a Cluster, pod: &Pod, profile: &Profile) -> V
 
 /// Scores nodes by the requested share of their resources, including the pod.
 pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
-    let resources = scored_resources(cluster, pod, profile);
+    score_in(cluster.symbols(), cluster.resources(), pod, profile, nodes, out)
+}
+
+/// [`score`] for anything that has the resources of nodes.
+pub(super) fn score_in(
+    symbols: &Symbols,
+    resources: &Resources,
+    pod: &Pod,
+    profile: &Profile,
+    nodes: &[NodeId],
+    out: &mut Vec<i64>,
+) -> bool {
+    let resources = scored_resources(symbols, resources, pod, profile);
     match &profile.scoring_strategy.form {
         ScoringForm::LeastAllocated => extend_with_means(&resources, nodes, least_allocated, out),
         ScoringForm::MostAllocated => extend_with_means(&resources, nodes, most_allocated, out),
@@ -196,10 +217,15 @@ pub fn score(cluster: &Cluster, pod: &Pod, profile: &Profile, nodes: &[NodeId], 
     true
 }
 
-/// Adds the weighted result of [`score`] to the totals of a set of nodes, 64 at a time. Returns those for which that is
-/// not possible.
-pub(super) fn add_scores(cluster: &Cluster, pod: &Pod, profile: &Profile, totals: Totals<'_>) -> Vec<NodeId> {
-    let resources = scored_resources(cluster, pod, profile);
+/// Adds the weighted result of [`score_in`] to the totals, 64 at a time. Returns those for which that is not possible.
+pub(super) fn add_scores(
+    symbols: &Symbols,
+    resources: &Resources,
+    pod: &Pod,
+    profile: &Profile,
+    totals: Totals<'_>,
+) -> Vec<NodeId> {
+    let resources = scored_resources(symbols, resources, pod, profile);
     let in_row = |index: usize| match &profile.scoring_strategy.form {
         ScoringForm::LeastAllocated => {
             means_in_row(&resources, index, |used, all| if used < all { all - used } else { 0.0 })

@@ -6,11 +6,9 @@ use crate::pod::{Effect, Pod, Taint};
 use crate::profile::Profile;
 use crate::reason::Reason;
 use berth_core::mask::NodeMask;
+use berth_core::names::TAINT_UNSCHEDULABLE;
 use berth_core::nodes::NodeId;
 use berth_core::symbols::Symbol;
-
-/// The taint that represents a cordoned node.
-pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// The pod does not tolerate cordoned nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +20,7 @@ pub fn pre_filter(cluster: &mut Cluster, pod: &Pod, profile: &Profile) -> PreFil
         return PreFilter::Skip;
     }
     let taint = Taint {
-        key: cluster.binder_mut().symbols_mut().intern(UNSCHEDULABLE_TAINT),
+        key: cluster.binder_mut().symbols_mut().intern(TAINT_UNSCHEDULABLE),
         value: Symbol::EMPTY,
         effect: Effect::NoSchedule,
     };

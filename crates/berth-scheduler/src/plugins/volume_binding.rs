@@ -5,7 +5,7 @@ use crate::framework::{Code, PluginName, PreFilter, Refusal};
 use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::reason::Reason;
-use berth_core::binder::{NodeVolumes, PreparedPod, ScoreGate};
+use berth_core::binder::{NodeVolumes, PreparedPod, ScoreGate, ScoresByPercent};
 use berth_core::mask::NodeMask;
 use berth_core::nodes::NodeId;
 use berth_core::reason::VolumeReason;
@@ -95,6 +95,14 @@ fn refusal(reasons: impl IntoIterator<Item = VolumeReason>) -> Refusal {
     }
 }
 
+impl State {
+    /// The verdicts and scores that follow from how well volumes fit, for all nodes at a time.
+    pub(crate) fn scores_by_percent(&self, cluster: &Cluster, profile: &Profile) -> Option<ScoresByPercent<'_>> {
+        let (gate, args) = (profile.gates.score_gate(), &profile.volume_binding.score);
+        cluster.binder().scores_by_percent(&self.prepared, gate, args)
+    }
+}
+
 /// Scores nodes by how well the pod's volumes fit there.
 pub fn score(
     cluster: &Cluster,
@@ -107,7 +115,9 @@ pub fn score(
     let prepared = state.map(|state| &*state.prepared);
     let scored = match gate {
         ScoreGate::Off => false,
-        ScoreGate::VolumeCapacityPriority => prepared.is_some_and(PreparedPod::has_unbound_claims),
+        ScoreGate::VolumeCapacityPriority | ScoreGate::ExistingAndNew => {
+            prepared.is_some_and(PreparedPod::has_unbound_claims)
+        }
         // Kubernetes scores every pod under this gate, even one without claims: with zero.
         ScoreGate::StorageCapacityScoring => true,
     };

@@ -125,32 +125,28 @@ fn pod_level(pod: &api::Pod) -> impl Iterator<Item = (&str, Quantity)> {
     let requests = pod.spec.resources.iter().flat_map(|resources| &resources.requests);
     requests
         .map(|(name, amount)| (name.as_str(), *amount))
-        .filter(|(name, _)| matches!(*name, "cpu" | "memory") || name.starts_with("hugepages-"))
+        .filter(|(name, _)| is_pod_level(name))
+}
+
+fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// Who says what a pod requests. While it is resized in place, they differ, and the largest sum counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Its author.
+    Spec,
+    /// The kubelet: what it has reserved.
+    Allocated,
+    /// The container runtime: what it has set.
+    Actuated,
 }
 
 fn sum<'a>(pod: &'a api::Pod, defaults: &[(&'a str, Quantity)], with_pod_level: bool) -> Amounts<'a> {
-    let mut total = Amounts::new();
-    for container in &pod.spec.containers {
-        add(&mut total, &held_requests(pod, container, defaults));
-    }
-    let mut sidecars = Amounts::new();
-    let mut peak = Amounts::new();
-    for container in &pod.spec.init_containers {
-        let mut requests;
-        if container.is_sidecar() {
-            requests = held_requests(pod, container, defaults);
-            add(&mut total, &requests);
-            add(&mut sidecars, &requests);
-            requests.clone_from(&sidecars);
-        } else {
-            requests = with_defaults(listed(&container.resources.requests).collect(), defaults);
-            add(&mut requests, &sidecars);
-        }
-        raise(&mut peak, &requests);
-    }
-    raise(&mut total, &peak);
-    if with_pod_level {
-        total.extend(pod_level(pod));
+    let mut total = held_by_containers(pod, defaults);
+    if with_pod_level && pod_level(pod).next().is_some() {
+        total.extend(held_by_pod(pod));
     }
     for (name, amount) in &pod.spec.overhead {
         let entry = total.entry(name).or_default();
@@ -159,28 +155,107 @@ fn sum<'a>(pod: &'a api::Pod, defaults: &[(&'a str, Quantity)], with_pod_level: 
     total
 }
 
-fn listed(list: &api::ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
-    list.iter().map(|(name, amount)| (name.as_str(), *amount))
+/// What the containers hold together.
+fn held_by_containers<'a>(pod: &'a api::Pod, defaults: &[(&'a str, Quantity)]) -> Amounts<'a> {
+    if !has_reports(pod) {
+        return of_containers(pod, defaults, Source::Spec);
+    }
+    let mut total = match pod.has_infeasible_resize() {
+        true => Amounts::new(),
+        false => of_containers(pod, defaults, Source::Spec),
+    };
+    let status = &pod.status;
+    let actuated = status.resources.as_ref().map(|resources| &resources.requests);
+    // The kubelet reports sums for the pod since 1.36; before, only its containers.
+    match actuated.filter(|actuated| !actuated.is_empty() && !status.allocated_resources.is_empty()) {
+        Some(actuated) => {
+            raise(&mut total, &listed(actuated).collect());
+            raise(&mut total, &listed(&status.allocated_resources).collect());
+        }
+        None => {
+            raise(&mut total, &of_containers(pod, defaults, Source::Allocated));
+            raise(&mut total, &of_containers(pod, defaults, Source::Actuated));
+        }
+    }
+    total
 }
 
-/// The requests of a container that runs as long as the pod: its allocated resources count if they exceed its requests.
-fn held_requests<'a>(
-    pod: &'a api::Pod,
-    container: &'a api::Container,
-    defaults: &[(&'a str, Quantity)],
-) -> Amounts<'a> {
-    let mut requests: Amounts<'a> = listed(&container.resources.requests).collect();
+/// What the pod as a whole holds: pod-level requests, and what its status says.
+fn held_by_pod(pod: &api::Pod) -> Amounts<'_> {
+    let Some(actuated) = &pod.status.resources else {
+        return pod_level(pod).collect();
+    };
+    let mut held = match pod.has_infeasible_resize() {
+        true => Amounts::new(),
+        false => pod_level(pod).collect(),
+    };
+    for list in [&actuated.requests, &pod.status.allocated_resources] {
+        raise(
+            &mut held,
+            &listed(list).filter(|(name, _)| is_pod_level(name)).collect(),
+        );
+    }
+    held
+}
+
+/// Whether its node has reported resources. Most pods that wait have none.
+fn has_reports(pod: &api::Pod) -> bool {
+    let status = &pod.status;
+    let mut containers = status.container_statuses.iter().chain(&status.init_container_statuses);
+    status.resources.is_some() || containers.any(|one| one.resources.is_some() || !one.allocated_resources.is_empty())
+}
+
+/// The requests of all containers, according to one source: those of init containers peak, and sidecars stay.
+fn of_containers<'a>(pod: &'a api::Pod, defaults: &[(&'a str, Quantity)], source: Source) -> Amounts<'a> {
+    let infeasible = source != Source::Spec && pod.has_infeasible_resize();
+    let requests_of = |container: &'a api::Container| {
+        let requests = match (reported(pod, container, source), infeasible) {
+            (Some(reported), _) => listed(reported).collect(),
+            (None, true) => Amounts::new(),
+            (None, false) => listed(&container.resources.requests).collect(),
+        };
+        with_defaults(requests, defaults)
+    };
+    let mut total = Amounts::new();
+    for container in &pod.spec.containers {
+        add(&mut total, &requests_of(container));
+    }
+    let mut sidecars = Amounts::new();
+    let mut peak = Amounts::new();
+    for container in &pod.spec.init_containers {
+        let mut requests = requests_of(container);
+        if container.is_sidecar() {
+            add(&mut total, &requests);
+            add(&mut sidecars, &requests);
+            requests.clone_from(&sidecars);
+        } else {
+            add(&mut requests, &sidecars);
+        }
+        raise(&mut peak, &requests);
+    }
+    raise(&mut total, &peak);
+    total
+}
+
+/// What a source other than the author reports about a container.
+fn reported<'a>(pod: &'a api::Pod, container: &api::Container, source: Source) -> Option<&'a api::ResourceList> {
     let status = &pod.status;
     let mut statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let running = statuses.find(|status| status.name == container.name);
-    if let Some((running, resources)) = running.and_then(|running| Some((running, running.resources.as_ref()?))) {
-        if pod.has_infeasible_resize() {
-            requests.clear();
+    let status = statuses.find(|status| status.name == container.name)?;
+    let allocated = Some(&status.allocated_resources);
+    let found = match source {
+        Source::Spec => None,
+        Source::Allocated => allocated,
+        Source::Actuated => {
+            let actuated = status.resources.as_ref().map(|resources| &resources.requests);
+            actuated.filter(|requests| !requests.is_empty()).or(allocated)
         }
-        raise(&mut requests, &listed(&resources.requests).collect());
-        raise(&mut requests, &listed(&running.allocated_resources).collect());
-    }
-    with_defaults(requests, defaults)
+    };
+    found.filter(|requests| !requests.is_empty())
+}
+
+fn listed(list: &api::ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
+    list.iter().map(|(name, amount)| (name.as_str(), *amount))
 }
 
 fn with_defaults<'a>(mut requests: Amounts<'a>, defaults: &[(&'a str, Quantity)]) -> Amounts<'a> {
@@ -269,6 +344,68 @@ mod tests {
         let pod: api::Pod = serde_json::from_str(pod).unwrap();
         let requests = PodRequests::new(&mut Symbols::default(), &pod);
         assert_eq!(requests.requests.cpu_milli, 3000);
+    }
+
+    /// CPU that a pod with this spec and status requests.
+    fn held(spec: &str, status: &str) -> i64 {
+        let pod: api::Pod = serde_json::from_str(&format!(r#"{{"spec":{spec},"status":{status}}}"#)).unwrap();
+        PodRequests::new(&mut Symbols::default(), &pod).requests.cpu_milli
+    }
+
+    const INFEASIBLE: &str = r#""conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}]"#;
+
+    #[test]
+    fn the_largest_of_the_sums_counts_while_containers_are_resized() {
+        let spec = r#"{"containers":[{"name":"a","resources":{"requests":{"cpu":"1"}}},
+                                     {"name":"b","resources":{"requests":{"cpu":"4"}}}]}"#;
+        let statuses = r#""containerStatuses":[{"name":"a","allocatedResources":{"cpu":"3"},"resources":{"requests":{"cpu":"3"}}},
+                                               {"name":"b","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"2"}}}]"#;
+        assert_eq!(
+            held(spec, &format!("{{{statuses}}}")),
+            5000,
+            "5 wanted, 4 allocated, 5 set"
+        );
+        assert_eq!(held(spec, &format!("{{{statuses},{INFEASIBLE}}}")), 5000);
+        let less = statuses.replace(r#""requests":{"cpu":"2"}"#, r#""requests":{"cpu":"1"}"#);
+        assert_eq!(
+            held(spec, &format!("{{{less},{INFEASIBLE}}}")),
+            4000,
+            "the node keeps what it gave"
+        );
+        // Containers that its node has not reported yet count as requested, unless the resize is impossible.
+        let one = r#""containerStatuses":[{"name":"a","allocatedResources":{"cpu":"3"}}]"#;
+        assert_eq!(held(spec, &format!("{{{one}}}")), 7000);
+        assert_eq!(held(spec, &format!("{{{one},{INFEASIBLE}}}")), 3000);
+    }
+
+    #[test]
+    fn sums_of_the_pod_replace_those_of_its_containers() {
+        let spec = r#"{"containers":[{"name":"a","resources":{"requests":{"cpu":"1"}}}]}"#;
+        let pod = r#""resources":{"requests":{"cpu":"2"}},"allocatedResources":{"cpu":"3"}"#;
+        let container = r#""containerStatuses":[{"name":"a","allocatedResources":{"cpu":"9"}}]"#;
+        assert_eq!(held(spec, &format!("{{{pod},{container}}}")), 3000);
+        let half = r#""resources":{"requests":{"cpu":"2"}}"#;
+        assert_eq!(
+            held(spec, &format!("{{{half},{container}}}")),
+            9000,
+            "one of both is missing"
+        );
+    }
+
+    #[test]
+    fn pod_level_requests_are_resized_like_those_of_containers() {
+        let spec = r#"{"containers":[{"name":"a","resources":{"requests":{"cpu":"1"}}}],"resources":{"requests":{"cpu":"2"}}}"#;
+        assert_eq!(held(spec, "{}"), 2000);
+        let shrinking =
+            r#""resources":{"requests":{"cpu":"3"}},"allocatedResources":{"cpu":"4","example.com/gpu":"9"}"#;
+        assert_eq!(held(spec, &format!("{{{shrinking}}}")), 4000);
+        let growing = r#""resources":{"requests":{"cpu":"1500m"}},"allocatedResources":{"cpu":"1"}"#;
+        assert_eq!(held(spec, &format!("{{{growing}}}")), 2000);
+        assert_eq!(
+            held(spec, &format!("{{{growing},{INFEASIBLE}}}")),
+            1500,
+            "what was asked for will not come"
+        );
     }
 
     #[test]

@@ -14,6 +14,9 @@ use berth_core::binder::{Assumption, Attempt};
 use berth_core::hold::{Verdict, Verdicts};
 use std::time::Duration;
 
+/// How many schedulers number their attempts differently.
+const REPLICAS: u64 = 1 << u16::BITS;
+
 impl Scheduler {
     /// Makes one attempt of what is to be written for a pod, if that is more than one write.
     pub(super) fn hold_volumes_of(&mut self, key: &PodKey, assumption: &mut Assumption) {
@@ -29,7 +32,7 @@ impl Scheduler {
         let Verdicts { committed, aborted } = Verdicts::of(metadata);
         let last = pod.version().max(committed).max(aborted).max(pod.last_attempt);
         // Whoever writes such a number on a pod has its claims bound one by one.
-        let Some(number) = last.checked_add(1) else {
+        let Some(number) = next_attempt(last, self.replica) else {
             return;
         };
         let attempt = Attempt {
@@ -40,6 +43,7 @@ impl Scheduler {
         self.cluster.binder_mut().hold(assumption, attempt);
         if assumption.attempt().is_some() {
             pod.last_attempt = number;
+            pod.committed_before = committed;
         }
     }
 
@@ -49,7 +53,14 @@ impl Scheduler {
         let Some((attempt, pod)) = attempt.zip(self.pods.get(key)) else {
             return;
         };
-        match Verdicts::of(&pod.object.metadata).on(attempt) {
+        let verdicts = Verdicts::of(&pod.object.metadata);
+        // The claims are about to be bound to what another scheduler chose at the same time.
+        let is_late = verdicts.committed != pod.committed_before && !is_of(verdicts.committed, self.replica);
+        match verdicts.on(attempt) {
+            Verdict::Open if is_late => {
+                let message = "another scheduler has committed its volumes".to_owned();
+                self.fail_binding(key, FailedStage::BindVolumes, message, now);
+            }
             Verdict::Open => {
                 let version = pod.version();
                 let write = Write::Conclude {
@@ -166,5 +177,40 @@ impl Scheduler {
         }
         self.queue.failed(key, now);
         true
+    }
+}
+
+/// The first number after the last attempt that is this scheduler's. Two that decide on the same version of a pod never use the same
+/// number, so that one cannot commit what the other holds.
+fn next_attempt(last: u64, replica: u16) -> Option<u64> {
+    let own = last - last % REPLICAS + u64::from(replica);
+    if own > last {
+        Some(own)
+    } else {
+        own.checked_add(REPLICAS)
+    }
+}
+
+/// Whether a scheduler began an attempt.
+fn is_of(attempt: u64, replica: u16) -> bool {
+    attempt % REPLICAS == u64::from(replica)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_of, next_attempt};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_grow_and_belong_to_one_scheduler(last in any::<u64>(), one in any::<u16>(), other in any::<u16>()) {
+            let [Some(first), Some(second)] = [one, other].map(|replica| next_attempt(last, replica)) else {
+                prop_assert!(last > u64::MAX - (1 << 16));
+                return Ok(());
+            };
+            prop_assert!(first > last && first - last <= 1 << 16);
+            prop_assert_eq!(first == second, one == other);
+            prop_assert!(is_of(first, one) && is_of(second, other));
+        }
     }
 }

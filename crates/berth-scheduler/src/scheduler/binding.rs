@@ -46,8 +46,10 @@ const VOLUME_FILTERS: [PluginName; 4] = [
     PluginName::VolumeZone,
 ];
 
-/// How long after a refused commit it is written again, if no change of the pod is observed before.
+/// How long after the first refusal a commit is written again, if no change of the pod is observed before; twice as long after each further one.
 const RECOMMIT: Duration = Duration::from_secs(1);
+/// The longest wait: a watch that is this late is usually reopened.
+const RECOMMIT_MAX: Duration = Duration::from_secs(32);
 
 /// A scheduled pod that is being bound.
 #[derive(Debug)]
@@ -62,9 +64,11 @@ pub(super) struct Binding {
     in_doubt: bool,
     /// All volumes of the attempt exist, and the API server has recorded it.
     committed: bool,
+    /// How often its commit was refused.
+    refusals: u32,
 }
 
-berth_core::trace!(Binding { assumption, assumed_pod; stage, deadline, failed, in_doubt, committed });
+berth_core::trace!(Binding { assumption, assumed_pod; stage, deadline, failed, in_doubt, committed, refusals });
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
@@ -106,6 +110,7 @@ impl Binding {
             failed: None,
             in_doubt: false,
             committed: false,
+            refusals: 0,
         }
     }
 
@@ -141,6 +146,16 @@ impl Binding {
             Stage::Committing { write: None, version } => Some(version),
             _ => None,
         }
+    }
+
+    /// A commit was refused. Returns how long it waits for a change of the pod.
+    fn refused(&mut self) -> Duration {
+        if let Stage::Committing { write, .. } = &mut self.stage {
+            *write = None;
+        }
+        let wait = RECOMMIT.saturating_mul(1 << self.refusals.min(5)).min(RECOMMIT_MAX);
+        self.refusals = self.refusals.saturating_add(1);
+        wait
     }
 
     /// The attempt is committed.
@@ -205,7 +220,7 @@ impl Scheduler {
         };
         let mut outstanding = FxHashMap::default();
         for (target, write) in writes {
-            outstanding.insert(self.write(key, write.into()), target);
+            outstanding.insert(self.write(key, Write::Volume(write)), target);
         }
         if let Some(binding) = self.bindings.get_mut(key) {
             binding.stage = Stage::Writing(outstanding);
@@ -262,8 +277,8 @@ impl Scheduler {
                     binding.committed();
                     self.move_on(&key, now);
                 } else {
-                    *write = None;
-                    self.recommits.insert((now + RECOMMIT, PodKey::clone(&key)));
+                    let wait = binding.refused();
+                    self.recommits.insert((now + wait, PodKey::clone(&key)));
                     self.commit_again(&key, now);
                 }
             }
@@ -392,6 +407,7 @@ impl Scheduler {
         let write = Write::BindPod {
             pod: pod.reference(key),
             node: node_name,
+            extender: self.binder_of(key),
         };
         let id = self.write(key, write);
         if let Some(binding) = self.bindings.get_mut(key) {
@@ -570,9 +586,8 @@ impl Scheduler {
     /// claims.
     pub fn tick(&mut self, now: Duration) {
         for key in self.bindings.overdue(now) {
-            let message =
-                "running PreBind plugin \"VolumeBinding\": binding volumes: timed out waiting for the condition";
-            self.fail_binding(&key, FailedStage::BindVolumes, message.to_owned(), now);
+            let message = format!("running PreBind plugin \"VolumeBinding\": {BINDING_TIMED_OUT}");
+            self.fail_binding(&key, FailedStage::BindVolumes, message, now);
         }
         self.commit_overdue(now);
         self.let_overdue_go(now);
@@ -581,6 +596,19 @@ impl Scheduler {
         }
         self.queue.flush(now);
     }
+}
+
+/// The message of an attempt whose volumes were not bound in time, without the plugin.
+const BINDING_TIMED_OUT: &str = "binding volumes: timed out waiting for the condition";
+/// The message of kube-scheduler since 1.27.
+const DEADLINE_EXCEEDED: &str = "binding volumes: context deadline exceeded";
+
+/// Whether a message of this scheduler or of kube-scheduler says that volumes were not bound in time.
+#[must_use]
+pub fn is_binding_timeout(message: &str) -> bool {
+    [BINDING_TIMED_OUT, DEADLINE_EXCEEDED]
+        .iter()
+        .any(|known| message.contains(known))
 }
 
 /// The stage of an attempt whose volumes can no longer be bound.

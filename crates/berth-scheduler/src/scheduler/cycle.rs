@@ -33,6 +33,10 @@ impl Scheduler {
         if self.is_held_up(&key, now) {
             return true;
         }
+        if self.asks_about(&key) {
+            self.consult(&key, now, watch);
+            return true;
+        }
         let mut avoided = Vec::new();
         let decided = self.pods.get(&key).and_then(|pod| {
             let profile = self.profiles.get(pod.scheduler_name())?;
@@ -55,20 +59,32 @@ impl Scheduler {
             self.plan.fails();
         }
         match decided {
-            Some(Decision::Place(placement)) => {
-                // A node that did not admit pods like it lately is the last resort.
-                let rollback = avoided
-                    .contains(&placement.node)
-                    .then(|| self.roll_back(&key, &avoided));
-                match rollback.flatten() {
-                    Some(message) => self.wait_for_new_claims(&key, message, now),
-                    None => self.place_pod(&key, &placement, now),
-                }
-            }
-            Some(Decision::Refuse(diagnosis)) => self.refuse(&key, &diagnosis, now),
+            Some(decision) => self.settle(&key, decision, &avoided, PluginSet::default(), now),
             None => self.queue.remove(&key),
         }
         true
+    }
+
+    /// Carries out a decision about a pod. Nodes that did not admit pods like it lately are avoided.
+    pub(super) fn settle(
+        &mut self,
+        key: &PodKey,
+        decision: Decision,
+        avoided: &[NodeId],
+        refused_too: PluginSet,
+        now: Duration,
+    ) {
+        match decision {
+            Decision::Place(placement) => {
+                // A node that did not admit pods like it lately is the last resort.
+                let rollback = avoided.contains(&placement.node).then(|| self.roll_back(key, avoided));
+                match rollback.flatten() {
+                    Some(message) => self.wait_for_new_claims(key, message, now),
+                    None => self.place_pod(key, &placement, now),
+                }
+            }
+            Decision::Refuse(diagnosis) => self.refuse(key, &diagnosis, refused_too, now),
+        }
     }
 
     /// Assumes the pod and its volumes on a node, and starts its binding.
@@ -120,7 +136,8 @@ impl Scheduler {
         plugins
     }
 
-    fn refuse(&mut self, key: &PodKey, diagnosis: &Diagnosis, now: Duration) {
+    /// A pod fits nowhere: it sleeps with the plugins that refused it, and with these, until an event could help it.
+    pub(super) fn refuse(&mut self, key: &PodKey, diagnosis: &Diagnosis, too: PluginSet, now: Duration) {
         let mut message = diagnosis.message();
         if diagnosis.is_aborted() {
             // It is unknown whether the pod fits, so there is no event to wait for.
@@ -138,8 +155,12 @@ impl Scheduler {
         if let Some(preemption) = preemption {
             message = format!("{message} {preemption}");
         }
+        if let Some(others) = self.says_who_goes_first(key) {
+            message = format!("{message} {others}");
+        }
         self.say(key, Outcome::Unschedulable, message);
         let mut refused_by = refused_by(diagnosis);
+        too.iter().for_each(|plugin| refused_by.insert(plugin));
         // An event that helps these could let the pod preempt others.
         refused_too.iter().for_each(|plugin| refused_by.insert(plugin));
         if self.pods.get(key).is_some_and(|pod| pod.has_clean_claims) {
@@ -150,6 +171,7 @@ impl Scheduler {
 
     /// Handles an event: wakes the sleeping pods that it could help.
     pub(super) fn happened(&mut self, event: &ClusterEvent, now: Duration) {
+        self.consulting.events += 1;
         let Self {
             cluster,
             queue,
@@ -240,7 +262,7 @@ fn fits_without_lesser(
 ) -> bool {
     let priority = pod.footprint.priority;
     let lowest = cluster.pods().lowest_priority();
-    if pod.never_preempts || lowest.is_none_or(|lowest| lowest >= priority) {
+    if !profile.preempts || pod.never_preempts || lowest.is_none_or(|lowest| lowest >= priority) {
         return false;
     }
     let on_node = cluster.pods().of_node(cluster.nodes().name(node));

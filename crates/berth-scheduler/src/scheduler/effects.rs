@@ -3,7 +3,6 @@
 use crate::queue::PodKey;
 use berth_core::binder::VolumeWrite;
 use berth_core::clean::Rollback;
-use berth_core::hold::Hold;
 
 /// The ID of a write, to report its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,36 +113,8 @@ pub struct PodRef {
 /// A write whose result determines how the binding continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Set a volume's `claimRef` if the volume is still at this version.
-    ReserveVolume {
-        /// The volume.
-        volume: String,
-        /// Its version, 0 if unknown.
-        version: u64,
-        /// The claim's namespace.
-        namespace: String,
-        /// The claim's name.
-        claim: String,
-        /// The claim's uid.
-        uid: String,
-        /// Whether a user already reserved the volume for the claim: then it is not marked as bound by the controller.
-        prebound: bool,
-        /// The attempt that holds it.
-        hold: Option<Hold>,
-    },
-    /// Annotate a claim with the node to provision its volume for, if the claim is still at this version.
-    SelectNode {
-        /// The claim's namespace.
-        namespace: String,
-        /// The claim's name.
-        claim: String,
-        /// Its version, 0 if unknown.
-        version: u64,
-        /// The node.
-        node: String,
-        /// The attempt that holds the claim.
-        hold: Option<Hold>,
-    },
+    /// Reserve a volume, or select the node to provision a volume for.
+    Volume(VolumeWrite),
     /// Mark a clean claim as one that is given back, if the claim is still at this version.
     RollBack {
         /// The claim's namespace.
@@ -172,6 +143,9 @@ pub enum Write {
         pod: PodRef,
         /// The node.
         node: String,
+        /// The extender that binds it, as a place in the list of the configuration. It may be bound without an extender that can be
+        /// ignored.
+        extender: Option<usize>,
     },
     /// Evict a pod for preemption.
     EvictPod {
@@ -180,43 +154,6 @@ pub enum Write {
         /// The preempting pod.
         by: PodKey,
     },
-}
-
-impl From<VolumeWrite> for Write {
-    fn from(write: VolumeWrite) -> Self {
-        match write {
-            VolumeWrite::ReserveVolume {
-                volume,
-                version,
-                namespace,
-                claim,
-                uid,
-                prebound,
-                hold,
-            } => Self::ReserveVolume {
-                volume,
-                version,
-                namespace,
-                claim,
-                uid,
-                prebound,
-                hold,
-            },
-            VolumeWrite::SelectNode {
-                namespace,
-                claim,
-                version,
-                node,
-                hold,
-            } => Self::SelectNode {
-                namespace,
-                claim,
-                version,
-                node,
-                hold,
-            },
-        }
-    }
 }
 
 /// The result of a write.

@@ -2,9 +2,11 @@
 
 use super::effects::{Effect, PodRef, Write, WriteOutcome};
 use berth_core::api::Kind;
+use berth_core::binder::VolumeWrite;
 use berth_core::effect::{self, Delete, Event, EventType, Guard, Merge, ObjectKey, Patch, Refusal, Target};
 use berth_core::hold::Hold;
 use berth_core::names;
+use berth_core::time::seconds;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -66,8 +68,8 @@ impl Write {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::ReserveVolume { .. } => "reserve_volume",
-            Self::SelectNode { .. } => "select_node",
+            Self::Volume(VolumeWrite::ReserveVolume { .. }) => "reserve_volume",
+            Self::Volume(VolumeWrite::SelectNode { .. }) => "select_node",
             Self::RollBack { .. } => "roll_back",
             Self::Conclude { commit: true, .. } => "commit_volumes",
             Self::Conclude { commit: false, .. } => "abort_volumes",
@@ -78,46 +80,7 @@ impl Write {
 
     fn lower(&self, now: Timestamp) -> Vec<effect::Effect> {
         match self {
-            Self::ReserveVolume {
-                volume,
-                version,
-                namespace,
-                claim,
-                uid,
-                prebound,
-                hold,
-            } => {
-                let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                    "namespace": namespace, "name": claim, "uid": uid});
-                let mut body = json!({"spec": {"claimRef": claim_ref}});
-                // A user's reservation must not be reverted by us, even if a controller reserved the volume once.
-                let by_controller = match (prebound, hold) {
-                    (false, _) => Some(Some("yes".to_owned())),
-                    (true, Some(_)) => Some(None),
-                    (true, None) => None,
-                };
-                let by_controller = by_controller.map(|value| (names::BOUND_BY_CONTROLLER, value));
-                let mark = mark(hold.as_ref()).map(|(key, value)| (key, Some(value)));
-                let annotations: BTreeMap<_, _> = by_controller.into_iter().chain(mark).collect();
-                if !annotations.is_empty() {
-                    body["metadata"] = json!({"annotations": annotations});
-                }
-                let volume = target(Kind::PersistentVolume, "", volume, *version);
-                vec![self.patch(volume, body)]
-            }
-            Self::SelectNode {
-                namespace,
-                claim,
-                version,
-                node,
-                hold,
-            } => {
-                let selected = std::iter::once((names::SELECTED_NODE, node.clone()));
-                let annotations: BTreeMap<_, _> = selected.chain(mark(hold.as_ref())).collect();
-                let body = json!({"metadata": {"annotations": annotations}});
-                let claim = target(Kind::PersistentVolumeClaim, namespace, claim, *version);
-                vec![self.patch(claim, body)]
-            }
+            Self::Volume(write) => vec![self.lower_volume(write)],
             Self::RollBack {
                 namespace,
                 claim,
@@ -145,7 +108,7 @@ impl Write {
                 };
                 vec![self.patch(target, body)]
             }
-            Self::BindPod { pod, node } => vec![effect::Effect::Bind {
+            Self::BindPod { pod, node, .. } => vec![effect::Effect::Bind {
                 pod: pod.target(),
                 node: node.clone(),
             }],
@@ -162,6 +125,51 @@ impl Write {
                         grace_seconds: None,
                     }),
                 ]
+            }
+        }
+    }
+
+    fn lower_volume(&self, write: &VolumeWrite) -> effect::Effect {
+        match write {
+            VolumeWrite::ReserveVolume {
+                volume,
+                version,
+                namespace,
+                claim,
+                uid,
+                prebound,
+                hold,
+            } => {
+                let claim_ref = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "namespace": namespace, "name": claim, "uid": uid});
+                let mut body = json!({"spec": {"claimRef": claim_ref}});
+                // A user's reservation must not be reverted by us, even if a controller reserved the volume once.
+                let by_controller = match (prebound, hold) {
+                    (false, _) => Some(Some("yes".to_owned())),
+                    (true, Some(_)) => Some(None),
+                    (true, None) => None,
+                };
+                let by_controller = by_controller.map(|value| (names::BOUND_BY_CONTROLLER, value));
+                let mark = mark(hold.as_ref()).map(|(key, value)| (key, Some(value)));
+                let annotations: BTreeMap<_, _> = by_controller.into_iter().chain(mark).collect();
+                if !annotations.is_empty() {
+                    body["metadata"] = json!({"annotations": annotations});
+                }
+                let volume = target(Kind::PersistentVolume, "", volume, *version);
+                self.patch(volume, body)
+            }
+            VolumeWrite::SelectNode {
+                namespace,
+                claim,
+                version,
+                node,
+                hold,
+            } => {
+                let selected = std::iter::once((names::SELECTED_NODE, node.clone()));
+                let annotations: BTreeMap<_, _> = selected.chain(mark(hold.as_ref())).collect();
+                let body = json!({"metadata": {"annotations": annotations}});
+                let claim = target(Kind::PersistentVolumeClaim, namespace, claim, *version);
+                self.patch(claim, body)
             }
         }
     }
@@ -236,11 +244,6 @@ fn version_text(version: u64) -> String {
     }
 }
 
-/// Kubernetes stores times with a resolution of seconds.
-fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::effects::{Outcome, WriteId};
@@ -271,7 +274,7 @@ mod tests {
     #[test]
     fn volumes_and_claims_are_written_in_the_version_that_was_decided_on() {
         let reserve = |prebound| {
-            lower_write(Write::ReserveVolume {
+            lower_write(Write::Volume(VolumeWrite::ReserveVolume {
                 volume: "pv-1".into(),
                 version: 7,
                 namespace: "team".into(),
@@ -279,7 +282,7 @@ mod tests {
                 uid: "c-1".into(),
                 prebound,
                 hold: None,
-            })
+            }))
         };
         assert_eq!(patch(&reserve(true)).body["metadata"], Value::Null, "a user's own");
         let reserved = reserve(false);
@@ -295,13 +298,13 @@ mod tests {
                 "spec": {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                     "namespace": "team", "name": "data", "uid": "c-1"}}})
         );
-        let selected = lower_write(Write::SelectNode {
+        let selected = lower_write(Write::Volume(VolumeWrite::SelectNode {
             namespace: "team".into(),
             claim: "data".into(),
             version: 0,
             node: "n1".into(),
             hold: None,
-        });
+        }));
         let selected = patch(&selected);
         assert_eq!(
             selected.target.key,
@@ -377,6 +380,7 @@ mod tests {
         let bind = Write::BindPod {
             pod: pod(),
             node: "n1".into(),
+            extender: None,
         };
         assert_eq!(bind.outcome(Ok("12")), WriteOutcome::Done { version: 12 });
         let gone = Refusal::NotFound(pod().target().key);

@@ -8,13 +8,16 @@
 //!                          ▲                                                 │
 //!                          └────────── written / upsert / tick ──────────────┘
 //! ```
+//!
+//! With extenders there is a detour between the filters and the choice of a node: see [`extender`](crate::extender).
 
 mod attempts;
 mod binding;
 mod binding_index;
+mod consulting;
 mod cycle;
+mod early;
 mod effects;
-mod hold;
 mod lower;
 mod plan;
 mod pods;
@@ -26,8 +29,9 @@ mod settings;
 mod sweep;
 mod watch;
 
+pub use binding::is_binding_timeout;
 pub use effects::{Effect, FailedStage, Outcome, PodRef, Write, WriteId, WriteOutcome};
-pub use plan::Look;
+pub use plan::{GaveWay, Look};
 pub use sending::{MOST_TRIES, Order};
 pub use settings::{Settings, Together};
 
@@ -40,7 +44,8 @@ use crate::queue::{Place, PodKey, Queue};
 use berth_core::api;
 use binding::Seen;
 use binding_index::BindingIndex;
-use hold::Hold;
+use consulting::Consulting;
+use early::Early;
 use plan::Plan;
 use preempting::{Eviction, Nominations};
 use refusals::Refusals;
@@ -72,6 +77,8 @@ struct PendingPod {
     nominations_sent: Vec<Box<str>>,
     /// The last attempt of this scheduler to get all of its volumes; 0 for none.
     last_attempt: u64,
+    /// The attempt that was committed last when this scheduler began its own; 0 for none.
+    committed_before: u64,
     /// It waits with claims that could be given back: whatever happens, it may fit somewhere without them.
     has_clean_claims: bool,
 }
@@ -101,7 +108,9 @@ impl PendingPod {
     }
 }
 
-fn scheduler_name(pod: &api::Pod) -> &str {
+/// The pod's `schedulerName`, or the default.
+#[must_use]
+pub fn scheduler_name(pod: &api::Pod) -> &str {
     pod.spec
         .scheduler_name
         .as_deref()
@@ -156,7 +165,7 @@ pub struct Counts {
 /// for effect in scheduler.take_effects() {
 ///     match effect {
 ///         Effect::Write { id, write } => {
-///             if let Write::BindPod { pod, node } = &write {
+///             if let Write::BindPod { pod, node, .. } = &write {
 ///                 bound.push(format!("{} to {node}", pod.key));
 ///             }
 ///             // The result of a write is reported back; it may produce further effects.
@@ -182,9 +191,12 @@ pub struct Scheduler {
     bindings: BindingIndex,
     /// Pods that a watch showed on their nodes before the responses to their bindings.
     unanswered: FxHashMap<WriteId, Seen>,
-    hold: Hold,
+    /// Pods that arrived before their claims.
+    early: Early,
     /// The volumes of a pod are held until all of them exist.
     hold_volumes: bool,
+    /// Distinguishes its attempts from those of other schedulers.
+    replica: u16,
     /// When refused commits of attempts are retried.
     recommits: BTreeSet<(Duration, PodKey)>,
     /// How long a new pod waits for unknown claims.
@@ -208,6 +220,7 @@ pub struct Scheduler {
     last_tried: Option<PodKey>,
     together: Together,
     plan: Plan,
+    consulting: Consulting,
     sweeps: Sweeps,
 }
 
@@ -222,6 +235,8 @@ impl Scheduler {
             times,
             together,
             hold_volumes,
+            extenders,
+            replica,
         } = settings;
         Self {
             cluster,
@@ -231,8 +246,9 @@ impl Scheduler {
             pods: FxHashMap::default(),
             bindings: BindingIndex::default(),
             unanswered: FxHashMap::default(),
-            hold: Hold::default(),
+            early: Early::default(),
             hold_volumes,
+            replica,
             recommits: BTreeSet::new(),
             await_claims: times.await_claims,
             waiting_for_claim: FxHashMap::default(),
@@ -249,6 +265,7 @@ impl Scheduler {
             last_tried: None,
             together,
             plan: Plan::default(),
+            consulting: Consulting::new(extenders),
             sweeps: Sweeps::default(),
         }
     }
@@ -326,13 +343,28 @@ impl Scheduler {
         std::mem::take(&mut self.effects)
     }
 
+    /// Drops the effects since the last call, and frees unused memory if that is due: another replica leads, decides and writes. To be called
+    /// instead of [`Self::take_effects`] and [`Self::step`] after objects were applied.
+    pub fn stand_by(&mut self, now: Duration) {
+        for effect in std::mem::take(&mut self.effects) {
+            // What is not sent is never observed.
+            if let Effect::Nominate { pod, .. } = effect
+                && let Some(known) = self.pods.get_mut(&pod.key)
+            {
+                known.nominations_sent.clear();
+            }
+        }
+        self.sweep_if_due(now);
+    }
+
     /// When [`Self::tick`] and [`Self::step`] have something to do, if nothing else happens. Zero means at once.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Duration> {
+        let turn = self.queue.next_turn();
         let due = [
-            self.queue.next_turn(),
+            turn.filter(|turn| !turn.is_zero() || !self.is_waiting_for_advice()),
             self.bindings.next_due(),
-            self.hold.next_due(),
+            self.early.next_due(),
             self.recommits.first().map(|(due, _)| *due),
             self.promise_end,
         ];

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   new ──its claims are known, or its time is over──▶ pending ──bound──▶ running ──▶ gone
-//!    └────────────────── held ──────────────────▲
+//!    └────────────────── early ─────────────────▲
 //! ```
 //!
 //! A pod never loses its node, and one with the same name and another UID is a different pod: contradicting events are
 //! outdated, or come from a list that skipped what happened in between.
 
-use super::hold::Held;
+use super::early::EarlyPod;
 use super::{PendingPod, Scheduler, scheduler_name};
 use crate::cluster::RunningPod;
 use crate::events::ClusterEvent;
@@ -22,7 +22,7 @@ use std::time::Duration;
 impl Scheduler {
     pub(super) fn upsert_pod(&mut self, pod: &api::Pod, now: Duration) {
         let key: PodKey = pod.metadata.full_name().into();
-        let held = self.hold.take(&key);
+        let early = self.early.take(&key);
         if self.has_namesake(&key, pod) {
             self.remove_pod(&pod.metadata.namespace, &pod.metadata.name, now);
         }
@@ -48,9 +48,9 @@ impl Scheduler {
         if self.has_node(&key, pod) {
             return;
         }
-        let until = held
-            .filter(|held| !is_another(&held.pod.metadata.uid, &pod.metadata.uid))
-            .map_or(now + self.await_claims, |held| held.until);
+        let until = early
+            .filter(|early| !is_another(&early.pod.metadata.uid, &pod.metadata.uid))
+            .map_or(now + self.await_claims, |early| early.until);
         if self.pods.contains_key(&key) || until <= now || !self.hold_back(&key, pod, until) {
             self.admit(&key, pod, now);
         }
@@ -78,7 +78,7 @@ impl Scheduler {
         let Some(claim) = self.unknown_claim(pod) else {
             return false;
         };
-        self.hold.put(key, pod, &claim, until);
+        self.early.put(key, pod, &claim, until);
         true
     }
 
@@ -94,9 +94,9 @@ impl Scheduler {
         Some(format!("{}/{unknown}", pod.metadata.namespace))
     }
 
-    /// A claim is known: pods that were held back for it proceed, or wait for their next claim.
+    /// A claim is known: early pods that wait for it proceed, or wait for their next claim.
     pub(super) fn let_go(&mut self, claim: &str, now: Duration) {
-        for Held { pod, until, .. } in self.hold.take_waiting_for(claim) {
+        for EarlyPod { pod, until, .. } in self.early.take_waiting_for(claim) {
             let key: PodKey = pod.metadata.full_name().into();
             if !self.hold_back(&key, &pod, until) {
                 self.admit(&key, &pod, now);
@@ -104,9 +104,9 @@ impl Scheduler {
         }
     }
 
-    /// Releases overdue held pods: if their claims do not exist, the refusal is correct.
+    /// Releases overdue early pods: if their claims do not exist, the refusal is correct.
     pub(super) fn let_overdue_go(&mut self, now: Duration) {
-        for Held { pod, .. } in self.hold.take_overdue(now) {
+        for EarlyPod { pod, .. } in self.early.take_overdue(now) {
             self.admit(&pod.metadata.full_name().into(), &pod, now);
         }
     }
@@ -137,9 +137,9 @@ impl Scheduler {
         // A pod whose binding is in progress keeps it: a changed spec is considered if the binding fails.
         let old = self.pods.remove(key);
         let known_before = old.is_some();
-        let (said, nominations_sent, last_attempt) = old.map_or_else(Default::default, |old| {
+        let (said, nominations_sent, last_attempt, committed_before) = old.map_or_else(Default::default, |old| {
             self.cluster.release(&old.compiled);
-            (old.said, old.nominations_sent, old.last_attempt)
+            (old.said, old.nominations_sent, old.last_attempt, old.committed_before)
         });
         let compiled = self.cluster.compile(&adapted);
         let (priority, gated) = (pod.spec.priority.unwrap_or(0), !pod.spec.scheduling_gates.is_empty());
@@ -152,6 +152,7 @@ impl Scheduler {
                 said,
                 nominations_sent,
                 last_attempt,
+                committed_before,
                 has_clean_claims: false,
             },
         );
@@ -216,7 +217,7 @@ impl Scheduler {
 
     pub(super) fn remove_pod(&mut self, namespace: &str, name: &str, now: Duration) {
         let key: PodKey = format!("{namespace}/{name}").into();
-        self.hold.take(&key);
+        self.early.take(&key);
         self.evicted(&key, None);
         self.give_up_room(&key, now);
         self.drop_pending(&key, now);

@@ -10,11 +10,12 @@
 
 use super::{Effect, Outcome, PendingPod, PodRef, Scheduler, Write, WriteOutcome};
 use crate::cluster::Cluster;
+use crate::cluster::PodId;
 use crate::diagnose::Diagnosis;
 use crate::events::ClusterEvent;
 use crate::framework::{Code, PluginSet};
 use crate::nominated::{Nominated, Question};
-use crate::preemption::{Candidate, Preemption, preempt};
+use crate::preemption::{Candidate, Preemption, best, preempt};
 use crate::queue::Place;
 use crate::queue::PodKey;
 use berth_core::nodes::NodeId;
@@ -111,8 +112,12 @@ impl Scheduler {
                 self.withdraw(key, now);
                 (Some(message), refused_by)
             }
-            Some(Preemption::Evict(candidate)) => {
-                self.evict(key, &candidate, now);
+            Some(Preemption::Evict(candidates)) => {
+                if !self.consult_about_victims(key, &candidates)
+                    && let Some(candidate) = best(&self.cluster, candidates)
+                {
+                    self.evict(key, &candidate, now);
+                }
                 (None, PluginSet::default())
             }
         }
@@ -147,7 +152,17 @@ impl Scheduler {
         !is_useless && evictions.any(|eviction| eviction.by == *key && eviction.node == *nominated)
     }
 
-    fn evict(&mut self, key: &PodKey, candidate: &Candidate, now: Duration) {
+    /// A pod to evict, by name.
+    pub(super) fn victim(&self, victim: PodId) -> Option<PodRef> {
+        let footprint = &self.cluster.pods().get(victim)?.footprint;
+        let namespace = self.cluster.symbols().text(footprint.namespace);
+        Some(PodRef {
+            key: format!("{namespace}/{}", footprint.name).into(),
+            uid: footprint.uid.to_string(),
+        })
+    }
+
+    pub(super) fn evict(&mut self, key: &PodKey, candidate: &Candidate, now: Duration) {
         let Some(preemptor) = self.pods.get(key) else {
             return;
         };
@@ -158,18 +173,13 @@ impl Scheduler {
         let (reference, scheduler) = (preemptor.reference(key), preemptor.scheduler_name().to_owned());
         let node = self.node_name(candidate.node);
         for victim in &candidate.victims {
-            let Some(running) = self.cluster.pods().get(*victim) else {
-                continue;
-            };
-            let footprint = &running.footprint;
+            let running = self.cluster.pods().get(*victim);
             // A pod that is already terminating need not be evicted again.
-            if footprint.terminating {
+            if running.is_none_or(|running| running.footprint.terminating) {
                 continue;
             }
-            let namespace = self.cluster.symbols().text(footprint.namespace);
-            let victim = PodRef {
-                key: format!("{namespace}/{}", footprint.name).into(),
-                uid: footprint.uid.to_string(),
+            let Some(victim) = self.victim(*victim) else {
+                continue;
             };
             let write = Write::EvictPod {
                 pod: victim.clone(),

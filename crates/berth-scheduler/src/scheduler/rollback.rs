@@ -6,8 +6,7 @@
 
 use super::{PendingPod, Scheduler, Write, WriteId, WriteOutcome};
 use crate::cluster::Cluster;
-use crate::framework::PreFilter;
-use crate::plugins;
+use crate::decide;
 use crate::pod::Pod;
 use crate::profile::Profile;
 use crate::queue::PodKey;
@@ -123,9 +122,9 @@ fn given_back(
     }
     let mut fits_without = |claims: &[ClaimId]| {
         let supposition = cluster.binder_mut().suppose_given_back(claims);
-        let node = node_for(cluster, pod, profile, avoided);
+        let nodes = decide::fitting_if_so(cluster, pod, profile);
         cluster.binder_mut().end_supposition(supposition);
-        node
+        nodes.iter().find(|node| !avoided.contains(node))
     };
     let mut claims = candidates.to_vec();
     let mut node = fits_without(&claims)?;
@@ -139,27 +138,4 @@ fn given_back(
         }
     }
     Some((claims, node))
-}
-
-/// A node that takes a pod and is none of these.
-fn node_for(cluster: &mut Cluster, pod: &Pod, profile: &Profile, avoided: &[NodeId]) -> Option<NodeId> {
-    let mut states = Vec::new();
-    let mut only = Vec::new();
-    for plugin in &profile.filters {
-        match plugins::pre_filter(*plugin, cluster, pod, profile) {
-            PreFilter::Skip => {}
-            PreFilter::Refused(_) => return None,
-            PreFilter::Ready { state, only_nodes } => {
-                only.extend(only_nodes);
-                states.push(state);
-            }
-        }
-    }
-    let nodes: Vec<_> = cluster.nodes().ids().collect();
-    nodes.into_iter().find(|node| {
-        let name = cluster.nodes().name(*node);
-        !avoided.contains(node)
-            && only.iter().all(|names| names.contains(&name))
-            && states.iter().all(|state| state.filter(cluster, *node).is_none())
-    })
 }

@@ -23,7 +23,7 @@ impl Effect {
                 ..
             } => Some(&pod.key),
             Self::Write {
-                write: Write::ReserveVolume { .. } | Write::SelectNode { .. } | Write::RollBack { .. },
+                write: Write::Volume(_) | Write::RollBack { .. },
                 ..
             }
             | Self::Event { .. } => None,
@@ -95,6 +95,7 @@ mod tests {
         let write = Write::BindPod {
             pod: pod(name),
             node: "n1".to_owned(),
+            extender: None,
         };
         Effect::Write { id: WriteId(1), write }
     }

@@ -1,11 +1,14 @@
 //! The settings of a scheduler: all of a configuration that affects decisions.
 
 use super::{DEFAULT_SCHEDULER_NAME, scheduler_name};
+use crate::extender::Extender;
 use crate::profile::Profile;
 use crate::queue::QueueTimes;
 use berth_core::api;
 use berth_core::binder::VolumeGates;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The settings of a scheduler. Every decision maker takes them as a whole, so that no part of a configuration is lost.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +22,11 @@ pub struct Settings {
     /// Hold the volumes of a pod until all of them exist. Correct only with a volume controller that does not bind held claims,
     /// and releases what an attempt leaves behind.
     pub hold_volumes: bool,
+    /// The extenders, in the order in which they are asked. Their calls are the caller's: see
+    /// [`take_consultations`](super::Scheduler::take_consultations). A pod that one is interested in waits for the advice.
+    pub extenders: Arc<[Extender]>,
+    /// Distinguishes the attempts of schedulers that decide on the same pods at the same time, as two without an election do.
+    pub replica: u16,
 }
 
 /// How waiting pods are considered together, before they are decided one by one.
@@ -27,11 +35,17 @@ pub struct Together {
     /// How many placements are tried per pod if some of the waiting pods would be left out; 0 disables it. A number and not
     /// a time, so that the same pods get the same nodes on every machine: a try takes some microseconds.
     pub tries_per_pod: usize,
+    /// How long a scheduler with a clock considers each pod at most. Simulations have none. It is longer than the tries usually take, so that
+    /// only a slow machine ends a look early.
+    pub time_per_pod: Duration,
 }
 
 impl Default for Together {
     fn default() -> Self {
-        Self { tries_per_pod: 200 }
+        Self {
+            tries_per_pod: 200,
+            time_per_pod: Duration::from_millis(10),
+        }
     }
 }
 
@@ -43,6 +57,8 @@ impl Default for Settings {
             times: QueueTimes::default(),
             together: Together::default(),
             hold_volumes: false,
+            extenders: Arc::new([]),
+            replica: 0,
         }
     }
 }
@@ -70,6 +86,7 @@ impl Settings {
         let both = |all: VolumeGates, one: VolumeGates| VolumeGates {
             volume_scheduling: all.volume_scheduling && one.volume_scheduling,
             csi_storage_capacity: all.csi_storage_capacity && one.csi_storage_capacity,
+            claim_unused_since_time: all.claim_unused_since_time && one.claim_unused_since_time,
         };
         profiles.by_ref().fold(VolumeGates::default(), both)
     }

@@ -34,7 +34,7 @@ impl Default for Sweeps {
     }
 }
 
-berth_core::trace!(PendingPod { compiled; object, said, nominations_sent, last_attempt, has_clean_claims });
+berth_core::trace!(PendingPod { compiled; object, said, nominations_sent, last_attempt, committed_before, has_clean_claims });
 
 impl Trace for BindingIndex {
     fn trace(&self, marks: &mut Marks) {
@@ -68,6 +68,6 @@ impl Scheduler {
 
 berth_core::trace!(Scheduler {
     cluster, scratch, pods, bindings;
-    queue, profiles, unanswered, hold, await_claims, waiting_for_claim, nominations, evictions, nodes, refusals, promise_end, effects, writes,
-    write_count, counts, last_tried, together, plan, sweeps, hold_volumes, recommits, rollbacks
+    queue, profiles, unanswered, early, await_claims, waiting_for_claim, nominations, evictions, nodes, refusals, promise_end, effects, writes,
+    write_count, counts, last_tried, together, plan, sweeps, hold_volumes, replica, recommits, rollbacks, consulting
 });

@@ -1,8 +1,12 @@
 //! Improves on placing one by one: nodes are emptied of waiting pods, and filled again in another order.
 
-use super::bound;
-use super::trial::{Placed, Trial, Value};
+use super::board::Board;
+use super::bound::{self, Bound};
+use super::shuffle::Shuffle;
+use super::sketch::Sketch;
+use super::trial::{MAX_COMPARED, Placed, Trial, Value};
 use crate::chance::Chance;
+use crate::decide::Bookmark;
 use berth_core::nodes::NodeId;
 use rustc_hash::FxHashSet;
 
@@ -10,42 +14,165 @@ use rustc_hash::FxHashSet;
 /// hardly more pods than needed to place them.
 const TRIES_FOR_ONE: usize = 1_280_000;
 
+/// Number of checks in the sketch that take as long as a try with all filters.
+const CHECKS_PER_TRY: usize = 100;
+
+/// Maximum number of checks in the sketch: about half a second.
+const MOST_CHECKS: usize = 4_000_000;
+
 /// Maximum number of left-out pods tried again when nodes are filled.
 const MOST_LEFT_OUT: usize = 12;
 
-/// Up to this many pods, the possible nodes of each are computed; beyond that, only for those that are left out.
-const FEW_PODS: usize = 200;
+/// Up to this many pods, the possible nodes of each are computed, whatever the number of nodes.
+const FEW_PODS: usize = 300;
 
-/// Maximum number of pods tried to improve an assignment.
-pub(super) fn budget(pods: usize, tries_per_pod: usize) -> usize {
-    tries_per_pod.saturating_mul(pods).min(TRIES_FOR_ONE / pods.max(1))
+/// With more pods, they are computed up to this many pairs of a pod and a node, such as 1000 pods on 120 nodes: each pair passes the filters
+/// once. Beyond that, only for the pods that are left out.
+const MOST_PAIRS: usize = 120_000;
+
+/// Whether the possible nodes of each pod are computed, so that the pods can be searched on a sketch.
+pub(super) fn is_small(pods: usize, nodes: usize) -> bool {
+    pods <= FEW_PODS || pods.saturating_mul(nodes) <= MOST_PAIRS
 }
 
-/// Reassigns pods that were placed one by one, so that more of them are placed. Returns the upper bound.
-pub(super) fn improve(trial: &mut Trial<'_>, budget: usize, at_most: &mut usize) -> Vec<Option<NodeId>> {
-    let start: Vec<Option<Placed>> = (0..trial.candidates.len()).map(|index| trial.lift(index)).collect();
-    let all = start.len() <= FEW_PODS;
-    let options: Vec<Vec<NodeId>> = (0..start.len())
-        .map(|index| match all || start[index].is_none() {
-            true => trial.options(index).into_iter().map(|option| option.node).collect(),
-            false => Vec::new(),
-        })
-        .collect();
-    let bound = bound::upper_bound(trial, &options, &start);
-    *at_most = bound.last().copied().unwrap_or(0);
-    let mut search = Search {
-        weights: bound::weights(trial),
-        options,
-        bound,
-        chance: Chance::new(start.len() as u64),
-        trial,
-    };
-    for (index, option) in start.into_iter().enumerate() {
-        if let Some(option) = option {
-            search.trial.put(index, option);
+/// A search for a better assignment than one by one.
+pub(super) struct Improvement<'t, 'a> {
+    trial: &'t mut Trial<'a>,
+    bookmark: &'t Bookmark,
+    /// The assignment one by one.
+    start: Vec<Option<Placed>>,
+    start_value: Value,
+    /// For each pod the nodes that would fit it without any other pod of the look, as far as computed.
+    pub(super) options: Vec<Vec<NodeId>>,
+    pub(super) bound: Bound,
+    /// How hard pods are to place.
+    weights: Vec<f64>,
+    tries_per_pod: usize,
+}
+
+impl<'t, 'a> Improvement<'t, 'a> {
+    /// Starts from the pods where they are, and removes them from their nodes.
+    pub(super) fn new(trial: &'t mut Trial<'a>, bookmark: &'t Bookmark, tries_per_pod: usize) -> Self {
+        let start_value = trial.value();
+        let start: Vec<Option<Placed>> = (0..trial.candidates.len()).map(|index| trial.lift(index)).collect();
+        let all = is_small(start.len(), trial.cluster.all_nodes().len());
+        let mut options: Vec<Vec<NodeId>> = vec![Vec::new(); start.len()];
+        for (index, nodes) in options.iter_mut().enumerate() {
+            if all || start[index].is_none() {
+                *nodes = trial.fitting(index);
+            }
+            if let Some(place) = start[index].as_ref().filter(|place| !nodes.contains(&place.node)) {
+                nodes.push(place.node);
+            }
+        }
+        let mut nodes: Vec<NodeId> = match all {
+            true => options.iter().flatten().copied().collect(),
+            false => trial.cluster.all_nodes().iter().collect(),
+        };
+        nodes.sort_unstable();
+        nodes.dedup();
+        let possible: Vec<bool> = (0..start.len())
+            .map(|index| !options[index].is_empty() || trial.depends_on_others(index))
+            .collect();
+        // A pod with affinity to another one may use nodes that do not fit it alone, and a sample of the nodes is not all of them.
+        let is_known = |index: usize| options[index].len() < MAX_COMPARED && !trial.depends_on_others(index);
+        if !(0..start.len()).all(is_known) {
+            nodes = trial.cluster.all_nodes().iter().collect();
+        }
+        Self {
+            bound: Bound::of(trial, &possible, &nodes),
+            weights: bound::weights(trial, &nodes),
+            trial,
+            bookmark,
+            start,
+            start_value,
+            options,
+            tries_per_pod,
         }
     }
-    search.run(budget)
+
+    /// Searches for preferred nodes with which more pods are placed, or less capacity is taken. `None` if there is nothing to improve.
+    pub(super) fn search(&mut self, is_over: &mut dyn FnMut() -> bool) -> Option<Vec<Option<NodeId>>> {
+        let pods = self.start.len();
+        let leaves_some_out = self.start_value.placed() < pods;
+        let mut wishes = None;
+        if is_small(pods, self.trial.cluster.all_nodes().len())
+            && let Some(sketch) = Sketch::of(self.trial, &self.options)
+        {
+            let least_waste = sketch.least_waste();
+            let saves = sketch.is_complete && least_waste.is_none_or(|least| least < self.start_value.waste);
+            if !leaves_some_out && !saves {
+                return None;
+            }
+            let (nodes, value) = self.shuffle(&sketch, least_waste, is_over);
+            self.trial.scratch.return_to(self.bookmark.clone());
+            self.trial.replay(&nodes);
+            let replayed = self.trial.value();
+            let is_as_found = replayed.by_level >= value.by_level && (!sketch.is_complete || replayed >= value);
+            if is_as_found || !leaves_some_out {
+                return Some(nodes);
+            }
+            if replayed > self.start_value {
+                wishes = Some(nodes);
+            }
+        }
+        if !leaves_some_out {
+            return None;
+        }
+        let budget = self.trial.tries + budget(pods, self.tries_per_pod);
+        if wishes.is_none() {
+            self.trial.lift_all();
+            for (index, option) in self.start.iter().enumerate() {
+                if let Some(option) = option {
+                    self.trial.put(index, option.clone());
+                }
+            }
+        }
+        let mut search = Search {
+            trial: self.trial,
+            options: &self.options,
+            weights: &self.weights,
+            bound: &self.bound,
+            chance: Chance::new(pods as u64),
+        };
+        Some(search.run(budget, is_over))
+    }
+
+    /// Searches on a sketch.
+    fn shuffle(
+        &self,
+        sketch: &Sketch,
+        least_waste: Option<i64>,
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> (Vec<Option<NodeId>>, Value) {
+        let number = |id: NodeId| sketch.nodes.binary_search_by_key(&id, |node| node.id).ok();
+        let start: Vec<Option<usize>> = self
+            .start
+            .iter()
+            .map(|place| place.as_ref().and_then(|place| number(place.node)))
+            .collect();
+        let mut board = Board::new(sketch, self.trial.levels(), self.trial.level_count());
+        board.arrange(&start);
+        let mut shuffle = Shuffle {
+            board: &mut board,
+            weights: &self.weights,
+            bound: &self.bound,
+            least_waste,
+            chance: Chance::new(start.len() as u64),
+        };
+        let checks = self
+            .tries_per_pod
+            .saturating_mul(start.len())
+            .saturating_mul(CHECKS_PER_TRY);
+        shuffle.run(checks.min(MOST_CHECKS), is_over);
+        let nodes = board.places().into_iter().map(|place| Some(sketch.nodes[place?].id));
+        (nodes.collect(), board.value().clone())
+    }
+}
+
+/// Maximum number of pods tried to improve an assignment.
+fn budget(pods: usize, tries_per_pod: usize) -> usize {
+    tries_per_pod.saturating_mul(pods).min(TRIES_FOR_ONE / pods.max(1))
 }
 
 /// The order in which pods of one priority are placed again. Large ones are hard to place later; small ones leave room for more of them.
@@ -58,17 +185,14 @@ enum Order {
 
 struct Search<'a, 'b> {
     trial: &'b mut Trial<'a>,
-    /// For each pod the nodes that would fit it without any other pod of the look, as far as computed.
-    options: Vec<Vec<NodeId>>,
-    /// How hard pods are to place.
-    weights: Vec<f64>,
-    /// The maximum number of pods of the highest priority, of the two highest, and so on.
-    bound: Vec<usize>,
+    options: &'b [Vec<NodeId>],
+    weights: &'b [f64],
+    bound: &'b Bound,
     chance: Chance,
 }
 
 impl Search<'_, '_> {
-    fn run(&mut self, budget: usize) -> Vec<Option<NodeId>> {
+    fn run(&mut self, budget: usize, is_over: &mut dyn FnMut() -> bool) -> Vec<Option<NodeId>> {
         let mut current = self.trial.value();
         let (start, start_nodes) = (current.clone(), self.trial.nodes());
         let (mut best, mut nodes) = (current.clone(), start_nodes.clone());
@@ -85,7 +209,7 @@ impl Search<'_, '_> {
                 self.take_back(undo);
             }
         }
-        while self.trial.tries < budget {
+        while self.trial.tries < budget && !is_over() {
             let Some((seed, emptied)) = self.choose(&current) else {
                 break;
             };
@@ -110,7 +234,7 @@ impl Search<'_, '_> {
     fn choose(&mut self, current: &Value) -> Option<(usize, Vec<NodeId>)> {
         let pods = 0..self.options.len();
         let mut seeds: Vec<usize> = Vec::new();
-        if !self.is_optimal(current) {
+        if !self.bound.is_reached(&current.by_level) {
             let left_out = |index: &usize| self.trial.place(*index).is_none() && !self.options[*index].is_empty();
             seeds = pods.clone().filter(left_out).collect();
         }
@@ -227,14 +351,6 @@ impl Search<'_, '_> {
     fn is_acceptable(&self, value: &Value, current: &Value) -> bool {
         let is_alike = value.by_level == current.by_level && value.new_volumes == current.new_volumes;
         value >= current || is_alike && value.waste <= current.waste / 50 * 51
-    }
-
-    fn is_optimal(&self, value: &Value) -> bool {
-        let mut sum = 0;
-        self.bound.iter().zip(&value.by_level).all(|(bound, placed)| {
-            sum += placed;
-            sum == *bound
-        })
     }
 
     fn take_back(&mut self, undo: Vec<(usize, Option<Placed>)>) {

@@ -9,7 +9,7 @@ use berth_core::nodes::NodeId;
 use std::cmp::Ordering;
 
 /// Maximum number of nodes compared for a pod; of more, an evenly spaced sample.
-const MAX_COMPARED: usize = 64;
+pub(super) const MAX_COMPARED: usize = 64;
 
 /// The pods of a look, some of them on nodes.
 #[derive(Debug)]
@@ -107,6 +107,11 @@ impl<'a> Trial<'a> {
 
     pub(super) fn level(&self, index: usize) -> usize {
         self.levels[index]
+    }
+
+    /// For each pod the number of higher priorities.
+    pub(super) fn levels(&self) -> &[usize] {
+        &self.levels
     }
 
     pub(super) fn level_count(&self) -> usize {
@@ -216,8 +221,8 @@ impl<'a> Trial<'a> {
         pod.footprint.terms.is_some() || pod_topology_spread::has_constraints(self.cluster, pod, profile, action)
     }
 
-    /// The nodes that currently fit a pod, with its volumes there.
-    pub(super) fn options(&mut self, index: usize) -> Vec<Placed> {
+    /// The nodes that currently fit a pod.
+    pub(super) fn fitting(&mut self, index: usize) -> Vec<NodeId> {
         self.tries += 1;
         let Candidate {
             pod,
@@ -226,7 +231,12 @@ impl<'a> Trial<'a> {
         } = &self.candidates[index];
         let fitting = decide::fitting_nodes(self.cluster, pod, profile, self.scratch, nominated);
         let step = fitting.len().div_ceil(MAX_COMPARED).max(1);
-        let nodes: Vec<NodeId> = fitting.iter().copied().step_by(step).collect();
+        fitting.iter().copied().step_by(step).collect()
+    }
+
+    /// The nodes that currently fit a pod, with its volumes there.
+    pub(super) fn options(&mut self, index: usize) -> Vec<Placed> {
+        let nodes = self.fitting(index);
         let volumes = |node: NodeId| {
             let state = FilterState::volume_binding(&self.scratch.states);
             let volumes = state.map_or(Ok(NodeVolumes::default()), |state| state.volumes_on(self.cluster, node));

@@ -63,7 +63,7 @@ impl Twin {
                 continue;
             };
             self.scheduler.written(id, &WriteOutcome::Done { version: 0 }, self.now);
-            if let Write::BindPod { pod, node } = write
+            if let Write::BindPod { pod, node, .. } = write
                 && let Some(object) = self
                     .pods
                     .iter()

@@ -11,11 +11,11 @@ use berth_core::api::{self, Object};
 use berth_core::mask::NodeMask;
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide, decide_beside};
-use berth_scheduler::examine::examine;
+use berth_scheduler::examine::{Examination, examine};
 use berth_scheduler::framework::{PreFilter, Refusal};
 use berth_scheduler::nominated::{Nominated, Question};
 use berth_scheduler::plugins;
-use berth_scheduler::preemption::{Preemption, preempt};
+use berth_scheduler::preemption::{Preemption, best, preempt};
 use berth_scheduler::profile::Profile;
 use objects::{objects, pod, target};
 use proptest::prelude::*;
@@ -59,6 +59,29 @@ fn verdicts(cluster: &mut Cluster, target: &Object) -> Verdicts {
     (examination.refused, nodes.collect())
 }
 
+/// A decision is for a node with the highest total of an examination, or has the same refusals.
+fn check_decision(decision: &Decision, examination: &Examination) -> Result<(), TestCaseError> {
+    let best = examination.nodes.iter().filter_map(|node| node.total).max();
+    match decision {
+        Decision::Place(placement) => {
+            let chosen = examination.nodes.iter().find(|node| node.node == placement.node);
+            prop_assert!(chosen.is_some_and(|chosen| chosen.fits));
+            let fitting = examination.nodes.iter().filter(|node| node.fits).count();
+            prop_assert_eq!(placement.fitting, fitting);
+            // A single node need not be scored.
+            prop_assert!(fitting == 1 || chosen.and_then(|chosen| chosen.total) == best);
+        }
+        Decision::Refuse(diagnosis) => {
+            prop_assert_eq!(best, None);
+            prop_assert_eq!(diagnosis.early.as_ref(), examination.refused.first());
+            if diagnosis.early.is_none() {
+                prop_assert_eq!(diagnosis.nodes.len(), examination.nodes.len());
+            }
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -86,24 +109,8 @@ proptest! {
         let mut cluster = cluster_of(&objects);
         let pod = cluster.compile(as_pod(&target));
         let examination = examine(&mut cluster, &pod, &profile());
-        let best = examination.nodes.iter().filter_map(|node| node.total).max();
-        match decide(&mut cluster, &pod, &profile(), &mut Scratch::new(seed)) {
-            Decision::Place(placement) => {
-                let chosen = examination.nodes.iter().find(|node| node.node == placement.node);
-                prop_assert!(chosen.is_some_and(|chosen| chosen.fits));
-                let fitting = examination.nodes.iter().filter(|node| node.fits).count();
-                prop_assert_eq!(placement.fitting, fitting);
-                // A single node need not be scored.
-                prop_assert!(fitting == 1 || chosen.and_then(|chosen| chosen.total) == best);
-            }
-            Decision::Refuse(diagnosis) => {
-                prop_assert_eq!(best, None);
-                prop_assert_eq!(diagnosis.early.as_ref(), examination.refused.first());
-                if diagnosis.early.is_none() {
-                    prop_assert_eq!(diagnosis.nodes.len(), examination.nodes.len());
-                }
-            }
-        }
+        let decision = decide(&mut cluster, &pod, &profile(), &mut Scratch::new(seed));
+        check_decision(&decision, &examination)?;
     }
 
     /// The order in which objects arrive is irrelevant.
@@ -185,9 +192,10 @@ proptest! {
         let preemption = preempt(&mut cluster, &question, &diagnosis);
         cluster.refresh_attached();
         prop_assert!(cluster.same_state(&before));
-        let Preemption::Evict(candidate) = preemption else {
+        let Preemption::Evict(candidates) = preemption else {
             return Ok(());
         };
+        let candidate = best(&cluster, candidates).expect("at least one");
         prop_assert!(!candidate.victims.is_empty());
         let fits = |cluster: &mut Cluster| {
             let examination = examine(cluster, &pod, &profile);

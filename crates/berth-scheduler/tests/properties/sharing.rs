@@ -1,11 +1,12 @@
 //! Equivalent pods share their verdicts without any visible effect: whatever is added, changed, deleted or placed in
 //! between, a decision is the same as without cached verdicts.
 
-use super::{as_pod, cluster_of, profile};
+use super::{as_pod, check_decision, cluster_of, profile};
 use crate::objects::{objects, pod};
 use berth_core::api::{Kind, Object};
 use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
+use berth_scheduler::examine::examine;
 use berth_scheduler::profile::Profile;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -17,15 +18,15 @@ pub(crate) fn decoded(value: &Value) -> Object {
     object.expect("the kind is known")
 }
 
-/// A volume that claims may use: on a node, in a zone, or anywhere.
-fn free_volume() -> impl Strategy<Value = Object> {
+/// A volume that claims may use: on one of some nodes, in a zone, or anywhere.
+fn free_volume(nodes: usize) -> impl Strategy<Value = Object> {
     let place = prop_oneof![
-        4 => (0..6_usize).prop_map(|node| Some(("kubernetes.io/hostname", format!("n{node}")))),
+        4 => (0..nodes).prop_map(|node| Some(("kubernetes.io/hostname", format!("n{node}")))),
         1 => select(&["a", "b"][..]).prop_map(|zone| Some(("topology.kubernetes.io/zone", zone.to_owned()))),
         1 => Just(None),
     ];
     let phase = select(&["Available", "Available", "Available", "Released"][..]);
-    (0..8_usize, place, 1..5_u32, phase).prop_map(|(index, place, size, phase)| {
+    (0..nodes + 2, place, 1..5_u32, phase).prop_map(|(index, place, size, phase)| {
         let mut volume = json!({
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("free{index}")},
             "spec": {"capacity": {"storage": format!("{size}Gi")}, "accessModes": ["ReadWriteOnce"],
@@ -113,14 +114,70 @@ pub(crate) enum Step {
     Decide(Object),
 }
 
+/// A step on a cluster of six nodes.
 pub(crate) fn step() -> impl Strategy<Value = Step> {
-    let object = prop_oneof![4 => free_volume(), 3 => open_claim(), 1 => class(), 1 => capacity()];
+    step_among(6)
+}
+
+fn step_among(nodes: usize) -> impl Strategy<Value = Step> {
+    let object = prop_oneof![4 => free_volume(nodes), 3 => open_claim(), 1 => class(), 1 => capacity()];
     prop_oneof![
         3 => object.prop_map(Step::Upsert),
         2 => any::<Index>().prop_map(Step::Change),
         1 => any::<Index>().prop_map(Step::Remove),
         6 => replica().prop_map(Step::Decide),
     ]
+}
+
+/// More nodes than one row of cached scores has, of a few sizes, most with a volume of their own.
+fn many_nodes() -> impl Strategy<Value = Vec<Object>> {
+    let node = (
+        1..4_u32,
+        1..3_u32,
+        select(&["a", "b"][..]),
+        select(&["r1", "r2"][..]),
+        0..6_u32,
+        any::<bool>(),
+    );
+    let nodes = proptest::collection::vec(node, 65..200);
+    nodes.prop_map(|nodes| {
+        let numbered = nodes.into_iter().enumerate();
+        let objects = numbered.flat_map(|(index, (cpu, pods, zone, rack, disk, tainted))| {
+            let name = format!("n{index}");
+            let taints = if tainted && index % 16 == 0 {
+                json!([{"key": "gpu", "effect": "PreferNoSchedule"}])
+            } else {
+                json!([])
+            };
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": {
+                    "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone, "rack": rack}},
+                "spec": {"taints": taints},
+                "status": {"allocatable": {"cpu": cpu, "memory": "4Gi", "pods": pods}},
+            });
+            let term =
+                json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]});
+            let volume = json!({
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("disk{index}")},
+                "spec": {"capacity": {"storage": format!("{disk}Gi")}, "accessModes": ["ReadWriteOnce"],
+                         "storageClassName": "local", "local": {"path": "/d"},
+                         "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}},
+                "status": {"phase": "Available"},
+            });
+            [Some(node), (disk > 0).then_some(volume)].into_iter().flatten()
+        });
+        objects.map(|object| decoded(&object)).collect()
+    })
+}
+
+/// The classes of the claims, and claims that wait.
+fn classes_and_claims() -> impl Strategy<Value = Vec<Object>> {
+    (
+        proptest::collection::vec(class(), 4),
+        proptest::collection::vec(open_claim(), 4..8),
+    )
+        .prop_map(|(classes, claims)| classes.into_iter().chain(claims).collect())
 }
 
 /// Places a pod like a scheduler.
@@ -166,6 +223,10 @@ fn check(before: &[Object], other: &[Object], steps: &[Step], profile: &Profile)
                 let expected = decide(&mut without, &pod, profile, &mut alone);
                 let decision = decide(&mut cluster, &pod, profile, &mut scratch);
                 prop_assert_eq!(&decision, &expected, "step {}", number);
+                if profile.percentage_of_nodes_to_score.is_none() {
+                    // Each node by itself.
+                    check_decision(&decision, &examine(&mut without, &pod, profile))?;
+                }
                 assume(&mut cluster, &pod, &decision);
                 cluster.release(&pod);
             }
@@ -189,5 +250,23 @@ proptest! {
         let mut profile = if scoring { profile() } else { Profile::default() };
         profile.percentage_of_nodes_to_score = percentage.and_then(NonZero::new);
         check(&before, &other, &steps, &profile)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Cached scores are kept in rows of 64 nodes with the best of each: the same holds for several rows, and on their borders.
+    #[test]
+    fn sharing_changes_no_decision_among_many_nodes(
+        nodes in many_nodes(),
+        others in many_nodes(),
+        claims in classes_and_claims(),
+        steps in proptest::collection::vec(step_among(200), 20..60),
+        scoring: bool,
+    ) {
+        let profile = if scoring { profile() } else { Profile::default() };
+        let before: Vec<Object> = claims.into_iter().chain(nodes).collect();
+        check(&before, &others, &steps, &profile)?;
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::world::World;
 use berth_core::api::Kind;
+use berth_core::binder::VolumeWrite;
 use berth_core::names;
 use berth_scheduler::scheduler::Write;
 use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, volume};
@@ -64,7 +65,9 @@ fn verdict(world: &World, key: &str) -> String {
 
 fn holds(world: &World) -> Vec<u64> {
     let held = world.writes.iter().filter_map(|write| match write {
-        Write::ReserveVolume { hold, .. } | Write::SelectNode { hold, .. } => Some(hold.as_ref()?.attempt),
+        Write::Volume(VolumeWrite::ReserveVolume { hold, .. } | VolumeWrite::SelectNode { hold, .. }) => {
+            Some(hold.as_ref()?.attempt)
+        }
         _ => None,
     });
     held.collect()
@@ -107,6 +110,30 @@ fn a_commit_that_is_not_taken_is_written_again() {
         assert_eq!(verdict(&world, names::ABORTED), "");
         world.check();
     }
+}
+
+/// As with a watch that is late: no new version of the pod is seen.
+#[test]
+fn a_commit_that_is_refused_again_and_again_backs_off() {
+    let mut world = mixed();
+    world.settle();
+    world.fault = Box::new(|_, _| Fault::Refused);
+    make(&mut world);
+    world.settle();
+    for _ in 0..30 {
+        world.advance(1);
+    }
+    let is_commit = |write: &&Write| matches!(write, Write::Conclude { commit: true, .. });
+    assert_eq!(
+        world.writes.iter().filter(is_commit).count(),
+        5,
+        "after 0, 1, 3, 7 and 15 s"
+    );
+    world.fault = Box::new(|_, _| Fault::None);
+    world.controller = true;
+    world.advance(2);
+    world.assert_on("default/db", "n1");
+    world.check();
 }
 
 #[test]
@@ -195,6 +222,31 @@ fn a_pod_waits_for_a_claim_that_is_held_for_another() {
     world.advance(11);
     world.assert_on("default/db", "n1");
     world.assert_on("default/too", "n1");
+}
+
+/// Two schedulers without an election have decided on the same pod. The other one was faster.
+#[test]
+fn what_another_scheduler_committed_meanwhile_stays() {
+    for later in [-1, 1] {
+        let mut world = mixed();
+        world.settle();
+        let attempt = holds(&world)[0];
+        let other = attempt.saturating_add_signed(later);
+        world.api.edit(Kind::Pod, "default/db", |pod| {
+            pod["metadata"]["annotations"] = json!({names::COMMITTED: other.to_string()});
+        });
+        world.settle();
+        make(&mut world);
+        world.settle();
+        assert_eq!(verdict(&world, names::COMMITTED), other.to_string());
+        if later < 0 {
+            assert_eq!(
+                verdict(&world, names::ABORTED),
+                attempt.to_string(),
+                "its own are given back"
+            );
+        }
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use crate::api::Api;
 use crate::world::World;
 use berth_core::api::Kind;
+use berth_core::binder::VolumeWrite;
 use berth_core::names;
 use berth_scheduler::profile::Profile;
 use berth_scheduler::queue::Place;
-use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteId, WriteOutcome};
+use berth_scheduler::scheduler::{Effect, Scheduler, Settings, Write, WriteId, WriteOutcome, is_binding_timeout};
 use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
@@ -71,8 +72,8 @@ fn each_write_fails_for_good() {
     for failing in 0..WRITES {
         let mut world = mixed();
         let kind = move |write: &Write| match write {
-            Write::ReserveVolume { .. } => 0,
-            Write::SelectNode { .. } | Write::RollBack { .. } => 1,
+            Write::Volume(VolumeWrite::ReserveVolume { .. }) => 0,
+            Write::Volume(VolumeWrite::SelectNode { .. }) | Write::RollBack { .. } => 1,
             Write::BindPod { .. } | Write::EvictPod { .. } | Write::Conclude { .. } => 2,
         };
         world.fault = Box::new(move |_, write| {
@@ -310,6 +311,7 @@ fn binding_takes_too_long() {
     assert_eq!(world.place("default/db"), Some(Place::InCycle));
     world.advance(1);
     world.assert_waits("default/db", "timed out waiting for the condition");
+    assert!(is_binding_timeout(world.message("default/db")));
     world.check();
     world.controller = true;
     world.advance(2);
@@ -522,14 +524,17 @@ fn nodes_are_selected_when_the_volumes_are_reserved() {
     world.scheduler.step(world.now);
     let writes = sent(&mut world);
     assert!(
-        matches!(writes.as_slice(), [(_, Write::ReserveVolume { .. })]),
+        matches!(
+            writes.as_slice(),
+            [(_, Write::Volume(VolumeWrite::ReserveVolume { .. }))]
+        ),
         "{writes:?}"
     );
     let done = WriteOutcome::Done { version: 100 };
     world.scheduler.written(writes[0].0, &done, world.now);
     let writes = sent(&mut world);
     assert!(
-        matches!(writes.as_slice(), [(_, Write::SelectNode { .. })]),
+        matches!(writes.as_slice(), [(_, Write::Volume(VolumeWrite::SelectNode { .. }))]),
         "{writes:?}"
     );
 }
@@ -571,7 +576,7 @@ fn a_claim_that_takes_the_place_of_a_deleted_one_is_left_alone() {
             [
                 Effect::Nominate { .. },
                 Effect::Write {
-                    write: Write::ReserveVolume { .. },
+                    write: Write::Volume(VolumeWrite::ReserveVolume { .. }),
                     ..
                 }
             ]

@@ -8,6 +8,7 @@
 use crate::api::decoded;
 use crate::world::World;
 use berth_core::api::{Kind, Object};
+use berth_core::binder::VolumeWrite;
 use berth_core::names;
 use berth_scheduler::scheduler::{Effect, PodRef, Write, WriteId, WriteOutcome};
 use berth_testing::{Fault, Manifest, claim, class, local_class, node, pod, sized, volume};
@@ -260,7 +261,7 @@ impl Interleaved {
         }
         let api = &self.world.api;
         match write {
-            Write::ReserveVolume { volume, claim, uid, .. } => {
+            Write::Volume(VolumeWrite::ReserveVolume { volume, claim, uid, .. }) => {
                 let reference =
                     |field: &str| api.text(Kind::PersistentVolume, volume, &format!("/spec/claimRef/{field}"));
                 let (name, of) = (reference("name"), reference("uid"));
@@ -269,9 +270,9 @@ impl Interleaved {
                     "{volume} is given to two: {write:?}"
                 );
             }
-            Write::SelectNode {
+            Write::Volume(VolumeWrite::SelectNode {
                 namespace, claim, node, ..
-            } => {
+            }) => {
                 let pointer = "/metadata/annotations/volume.kubernetes.io~1selected-node";
                 let selected = api.text(Kind::PersistentVolumeClaim, &format!("{namespace}/{claim}"), pointer);
                 prop_assert!(

@@ -9,9 +9,12 @@
 mod api;
 mod attempts;
 mod events;
+mod extenders;
+mod external_provisioner;
 mod faults;
 mod in_flight;
 mod interleavings;
+mod new_volumes;
 mod obstacles;
 mod oversleeping;
 mod preemption;

@@ -3,6 +3,7 @@
 use crate::world::World;
 use berth_core::api::Kind;
 use berth_scheduler::queue::Place;
+use berth_scheduler::scheduler::{Scheduler, Settings};
 use berth_testing::{Fault, Manifest, claim, local_class, node, pod, sized, volume};
 use serde_json::{Value, json};
 
@@ -149,6 +150,24 @@ fn a_pod_that_must_not_preempt_waits() {
         "Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
     );
     assert_eq!(world.writes, []);
+}
+
+#[test]
+fn a_profile_without_default_preemption_evicts_nobody_and_says_nothing_about_it() {
+    let mut world = World::of([
+        node("n1"),
+        sized("running", 4).on("n1"),
+        sized("urgent", 4).priority(10),
+    ]);
+    let mut settings = Settings::default();
+    for profile in settings.profiles.values_mut() {
+        profile.preempts = false;
+    }
+    world.scheduler = Scheduler::new(settings, 7);
+    world.settle();
+    world.assert_waits("default/urgent", "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(victims(&world), Vec::<&str>::new());
+    assert!(!world.said.iter().any(|(_, _, message)| message.contains("preemption")));
 }
 
 #[test]

@@ -369,6 +369,31 @@ fn nominated_in_api(world: &World, pod: &str) -> String {
     world.api.text(Kind::Pod, pod, "/status/nominatedNodeName").to_owned()
 }
 
+/// A replica that stands by withdraws no nomination: it hears of it, and drops it when the node is gone. When it leads, it does not take
+/// for written what it never sent.
+#[test]
+fn a_standby_writes_nothing_and_takes_over_what_it_saw() {
+    let mut world = World::of([node("n1"), sized("first", 4).on("n1"), sized("urgent", 4).priority(10)]);
+    world.keep_standby();
+    world.kubelet = false;
+    world.settle();
+    world.fail_over();
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), Some("n1"));
+    // Another one leads, which stops before it reacts.
+    world.keep_standby();
+    world.writes_left = 0;
+    world.api.delete(Kind::Node, "n1");
+    world.deliver();
+    world.fail_over();
+    assert!(world.scheduler.take_effects().is_empty());
+    assert_eq!(world.scheduler.nominated_node("default/urgent"), None);
+    world.create([node("n2")]);
+    world.settle();
+    world.assert_on("default/urgent", "n2");
+    assert_eq!(evictions(&world).len(), 1, "by the first leader");
+    world.check();
+}
+
 /// Another component clears or changes the node that this scheduler nominated for a pod.
 #[test]
 fn a_nomination_follows_what_others_say_later() {

@@ -24,8 +24,10 @@ enum Happening {
     /// Only the watch: decisions and responses come later.
     Deliver,
     Advance(u64),
-    /// The scheduler stops after this many more writes.
+    /// The scheduler stops after this many more writes, and another one starts.
     Restart(usize),
+    /// The scheduler stops after this many more writes, and the one that stood by goes on.
+    FailOver(usize),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -50,6 +52,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => Just(Happening::Deliver),
         2 => (1..700_u64).prop_map(Happening::Advance),
         1 => (0..4_usize).prop_map(Happening::Restart),
+        2 => (0..4_usize).prop_map(Happening::FailOver),
     ]
 }
 
@@ -124,6 +127,11 @@ fn happen(world: &mut World, objects: &[Value], happening: Happening) {
             world.settle();
             world.restart();
         }
+        Happening::FailOver(writes) => {
+            world.writes_left = writes;
+            world.settle();
+            world.fail_over();
+        }
     }
 }
 
@@ -134,6 +142,7 @@ proptest! {
     fn nothing_is_left_over(happenings in proptest::collection::vec(happening(), 1..60)) {
         let objects = objects();
         let mut world = World::of(objects[..8].iter().cloned());
+        world.keep_standby();
         for happening in happenings {
             happen(&mut world, &objects, happening);
         }
@@ -145,6 +154,9 @@ proptest! {
         for _ in 0..6 {
             world.advance(310);
         }
+        world.check();
+        world.fail_over();
+        world.settle();
         world.check();
         let [before, after] = world.waiting_before_and_after_a_restart();
         prop_assert_eq!(before, after);

@@ -1,4 +1,4 @@
-//! The end-to-end tests of the volume scheduling design.
+//! The end-to-end tests of KEP-490 (Testing, E2E tests).
 
 use crate::world::World;
 use berth_core::api::Kind;

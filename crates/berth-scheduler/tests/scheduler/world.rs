@@ -18,6 +18,8 @@ type Faults = Box<dyn FnMut(usize, &Write) -> Fault>;
 pub(crate) struct World {
     pub(crate) api: Api,
     pub(crate) scheduler: Scheduler,
+    /// A replica that observes the same and decides nothing, if there is one.
+    standby: Option<Scheduler>,
     /// Whether the scheduler holds volumes until all of them exist.
     holds: bool,
     pub(crate) now: Duration,
@@ -59,6 +61,7 @@ impl World {
         let mut world = Self {
             api: Api::default(),
             scheduler: scheduler(false),
+            standby: None,
             holds: false,
             now: Duration::ZERO,
             controller: true,
@@ -140,13 +143,19 @@ impl World {
                 self.api.changes.push((kind, name, value));
                 continue;
             }
-            match value {
-                Some(value) => self.scheduler.upsert(&decoded(&value), self.now),
-                None => {
-                    let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
-                    self.scheduler.remove(kind, namespace, name, self.now);
+            let object = value.as_ref().map(decoded);
+            for scheduler in [&mut self.scheduler].into_iter().chain(&mut self.standby) {
+                match &object {
+                    Some(object) => scheduler.upsert(object, self.now),
+                    None => {
+                        let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
+                        scheduler.remove(kind, namespace, name, self.now);
+                    }
                 }
             }
+        }
+        if let Some(standby) = &mut self.standby {
+            standby.stand_by(self.now);
         }
     }
 
@@ -185,6 +194,10 @@ impl World {
     pub(crate) fn advance(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         self.scheduler.tick(self.now);
+        if let Some(standby) = &mut self.standby {
+            standby.tick(self.now);
+            standby.stand_by(self.now);
+        }
         self.settle();
     }
 
@@ -301,12 +314,37 @@ impl World {
 
     /// The scheduler is gone with its state, and another one starts from the API.
     pub(crate) fn restart(&mut self) {
-        self.scheduler = scheduler(self.holds);
+        self.scheduler = self.fresh();
+        self.standby = self.standby.is_some().then(|| self.fresh());
         self.api.changes.clear();
         self.writes_left = usize::MAX;
+    }
+
+    /// A scheduler that knows everything in the API and nothing else.
+    fn fresh(&self) -> Scheduler {
+        let mut scheduler = scheduler(self.holds);
         for value in self.api.everything() {
-            self.scheduler.upsert(&decoded(value), self.now);
+            scheduler.upsert(&decoded(value), self.now);
         }
+        scheduler
+    }
+
+    /// From now on a second replica stands by.
+    pub(crate) fn keep_standby(&mut self) {
+        self.standby = Some(scheduler(self.holds));
+        self.restart();
+    }
+
+    /// The scheduler is gone with its state, and the one that stood by goes on: it has observed what was delivered, and nothing else. If
+    /// none did, another one starts.
+    pub(crate) fn fail_over(&mut self) {
+        let Some(standby) = self.standby.take() else {
+            return self.restart();
+        };
+        self.scheduler = standby;
+        self.writes_left = usize::MAX;
+        // The next one lists what exists: it must not hear of older changes afterwards.
+        self.standby = self.api.changes.is_empty().then(|| self.fresh());
     }
 
     pub(crate) fn place(&self, pod: &str) -> Option<Place> {

@@ -1,6 +1,6 @@
 //! The arguments for the configuration of every command that decides.
 
-use super::{ConfigError, Configuration, FixedGate, TOPOLOGY, feature_gates, given_gates};
+use super::{ConfigError, Configuration, FixedGate, OBEYED_PROVISIONER_GATES, feature_gates, given_gates};
 use crate::help;
 use berth_scheduler::profile::FeatureGates;
 use clap::Args;
@@ -34,15 +34,15 @@ impl GateArgs {
         Ok(feature_gates(&self.list())?)
     }
 
-    /// Whether requests to a driver include topology requirements.
+    /// Whether a gate that provisioners obey is on.
     ///
     /// # Errors
     /// If the gates are invalid.
-    pub fn topology(&self) -> Result<bool, ConfigError> {
+    pub fn of_provisioner(&self, gate: &str) -> Result<bool, ConfigError> {
         let list = self.list();
         let given = given_gates(&list)?;
-        let last = given.iter().rfind(|(name, _)| *name == TOPOLOGY);
-        Ok(last.is_none_or(|(_, on)| *on))
+        let mut all = OBEYED_PROVISIONER_GATES.iter().chain(&given);
+        Ok(all.rfind(|(name, _)| *name == gate).is_some_and(|(_, on)| *on))
     }
 
     /// Warnings about gates of a component that are set to a value without effect.

@@ -24,10 +24,9 @@ pub(super) struct File {
     pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) pod_initial_backoff_seconds: Option<i64>,
     pub(super) pod_max_backoff_seconds: Option<i64>,
-    #[allow(dead_code, reason = "read so that it is a known field; files have no leader")]
-    delay_cache_until_active: Option<bool>,
+    pub(super) delay_cache_until_active: Option<bool>,
     pub(super) profiles: Option<Vec<ProfileFile>>,
-    pub(super) extenders: Option<Vec<Value>>,
+    pub(super) extenders: Option<Vec<ExtenderFile>>,
     pub(super) together: Option<Together>,
 }
 
@@ -36,6 +35,45 @@ pub(super) struct File {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Together {
     pub(super) tries_per_pod: Option<i64>,
+    pub(super) time_per_pod: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ExtenderFile {
+    pub(super) url_prefix: Option<String>,
+    pub(super) filter_verb: Option<String>,
+    pub(super) prioritize_verb: Option<String>,
+    pub(super) bind_verb: Option<String>,
+    pub(super) preempt_verb: Option<String>,
+    pub(super) weight: Option<i64>,
+    #[serde(rename = "enableHTTPS")]
+    pub(super) enable_https: bool,
+    pub(super) tls_config: Option<TlsConfigFile>,
+    pub(super) http_timeout: Option<String>,
+    pub(super) node_cache_capable: bool,
+    pub(super) managed_resources: Vec<ManagedResourceFile>,
+    pub(super) ignorable: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ManagedResourceFile {
+    pub(super) name: String,
+    pub(super) ignored_by_scheduler: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct TlsConfigFile {
+    pub(super) insecure: bool,
+    pub(super) server_name: Option<String>,
+    pub(super) cert_file: Option<String>,
+    pub(super) key_file: Option<String>,
+    pub(super) ca_file: Option<String>,
+    pub(super) cert_data: Option<String>,
+    pub(super) key_data: Option<String>,
+    pub(super) ca_data: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -85,6 +123,9 @@ pub(super) struct Plugins {
     pub(super) pre_bind: PluginSet,
     pub(super) bind: PluginSet,
     pub(super) post_bind: PluginSet,
+    pub(super) placement_generate: PluginSet,
+    pub(super) placement_score: PluginSet,
+    pub(super) pod_group_post_filter: PluginSet,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -185,4 +226,11 @@ pub(super) struct NodeAffinityArgsFile {
 pub(super) struct DefaultPreemptionArgsFile {
     min_candidate_nodes_percentage: Option<i32>,
     min_candidate_nodes_absolute: Option<i32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DynamicResourcesArgsFile {
+    pub(super) filter_timeout: Option<String>,
+    pub(super) binding_timeout: Option<String>,
 }

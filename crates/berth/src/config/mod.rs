@@ -5,6 +5,7 @@
 
 mod arguments;
 mod controller;
+mod extenders;
 mod file;
 mod gates;
 mod other_gates;
@@ -16,8 +17,10 @@ mod show;
 pub use arguments::{ConfigArgs, GateArgs};
 pub(crate) use controller::ControllerFile;
 pub use controller::{EmbeddedControllerArgs, ProtectionName};
+pub use extenders::ConfiguredExtender;
 pub use gates::{
-    FEATURE_GATES, FeatureGateError, FixedGate, PROVISIONER_GATES, SCHEDULER_GATES, TOPOLOGY, feature_gates,
+    ATTRIBUTES_CLASSES, CONTROLLER_GATES, CROSS_NAMESPACE_SOURCES, FEATURE_GATES, FeatureGateError, FixedGate,
+    OBEYED_PROVISIONER_GATES, PROVISIONER_GATES, SCHEDULER_GATES, TOPOLOGY, feature_gates,
 };
 pub(crate) use gates::{given_gates, known_gates};
 pub use other_gates::OTHER_GATES;
@@ -27,7 +30,7 @@ use crate::input;
 use berth_core::api;
 use berth_scheduler::profile::{FeatureGates, Profile};
 use berth_scheduler::queue::QueueTimes;
-use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings, Together};
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, Settings, Together, scheduler_name};
 use file::{File, ProfileFile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -130,6 +133,8 @@ pub struct Configuration {
     pub times: QueueTimes,
     /// How pending pods are considered together.
     pub together: Together,
+    /// The extenders, in the order in which they are asked.
+    pub extenders: Vec<ConfiguredExtender>,
     /// How the process runs.
     pub process: ProcessSettings,
 }
@@ -140,6 +145,7 @@ impl Default for Configuration {
             profiles: vec![SchedulerProfile::default()],
             times: QueueTimes::default(),
             together: Together::default(),
+            extenders: Vec::new(),
             process: ProcessSettings::default(),
         }
     }
@@ -195,7 +201,30 @@ impl Configuration {
         }
     }
 
-    /// The scheduler settings: the only conversion from a configuration to decisions, for every command.
+    /// What does not happen on the objects of files, as a warning.
+    #[must_use]
+    pub fn files_warning(&self) -> Option<String> {
+        let urls: Vec<_> = self.extenders.iter().map(|found| &*found.extender.url_prefix).collect();
+        (!urls.is_empty()).then(|| {
+            format!(
+                "the extenders of the configuration are not asked ({}): they may refuse nodes, or prefer others",
+                urls.join(", ")
+            )
+        })
+    }
+
+    /// The settings of a scheduler that can ask extenders.
+    #[must_use]
+    pub fn live_settings(&self) -> Settings {
+        let extenders = self.extenders.iter().map(|found| found.extender.clone());
+        Settings {
+            extenders: extenders.collect(),
+            ..self.settings()
+        }
+    }
+
+    /// The scheduler settings: the only conversion from a configuration to decisions, for every command. Extenders are asked only where
+    /// there is somebody to send the requests: see [`Self::live_settings`].
     #[must_use]
     pub fn settings(&self) -> Settings {
         // Without `..`, so that a new field cannot be forgotten.
@@ -203,6 +232,7 @@ impl Configuration {
             profiles,
             times,
             together,
+            extenders: _,
             process: _,
         } = self;
         let profiles = profiles.iter().map(|profile| {
@@ -219,7 +249,14 @@ impl Configuration {
             together: *together,
             // The caller knows which volume controller runs in the cluster.
             hold_volumes: false,
+            extenders: Arc::new([]),
+            replica: 0,
         }
+    }
+
+    /// The values of `schedulerName` that its profiles serve.
+    pub fn scheduler_names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.iter().map(|profile| profile.scheduler_name.as_str())
     }
 
     /// The profile for a pod, by its scheduler name.
@@ -227,8 +264,7 @@ impl Configuration {
     /// # Errors
     /// If that scheduler has no profile.
     pub fn profile_for(&self, pod: &api::Pod) -> Result<&SchedulerProfile, ConfigError> {
-        let wanted = pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
-        let wanted = wanted.unwrap_or(DEFAULT_SCHEDULER_NAME);
+        let wanted = scheduler_name(pod);
         let found = self.profiles.iter().find(|profile| profile.scheduler_name == wanted);
         found.ok_or_else(|| ConfigError::NoProfile {
             pod: pod.metadata.full_name(),
@@ -279,13 +315,10 @@ impl Reader {
 
     fn configuration(&mut self, value: Value) -> Result<Configuration, ConfigError> {
         let file: File = self.typed("", value)?;
-        if file.extenders.as_ref().is_some_and(|extenders| !extenders.is_empty()) {
-            let problem = "found extenders, which Berth does not call; remove them";
-            return Err(self.error("extenders", problem));
-        }
         let times = self.times(&file)?;
         let together = self.together(&file)?;
         let process = self.process(&file)?;
+        let extenders = self.extenders(file.extenders.unwrap_or_default())?;
         let percentage = self.percentage("", file.percentage_of_nodes_to_score)?;
         let profiles = file.profiles.filter(|profiles| !profiles.is_empty());
         // No profile means the default one.
@@ -295,13 +328,20 @@ impl Reader {
             profiles: Vec::new(),
             times,
             together,
+            extenders,
             process,
         };
+        let ignored = configuration
+            .extenders
+            .iter()
+            .flat_map(|found| &found.ignored_resources);
+        let ignored: Vec<String> = ignored.cloned().collect();
         for (index, profile) in profiles.into_iter().enumerate() {
             let at = format!("profiles[{index}]");
             let own = self.percentage(&format!("{at}."), profile.percentage_of_nodes_to_score)?;
             let mut profile = self.profile(&at, profile)?;
             profile.profile.percentage_of_nodes_to_score = own.or(percentage).flatten();
+            profile.profile.ignored_resources.extend(ignored.iter().cloned());
             if !names.insert(profile.scheduler_name.clone()) {
                 let problem = format!(
                     "found {:?} a second time, expected another name",
@@ -343,6 +383,14 @@ impl Reader {
                 let problem = format!("found {tries}, expected 0 (off) or more");
                 self.error("together.triesPerPod", problem)
             })?;
+        }
+        if let Some(time) = file
+            .together
+            .as_ref()
+            .and_then(|together| together.time_per_pod.as_deref())
+        {
+            together.time_per_pod = crate::duration::duration(time)
+                .map_err(|problem| self.error("together.timePerPod", format!("found {time:?}: {problem}")))?;
         }
         Ok(together)
     }

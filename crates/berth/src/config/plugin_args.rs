@@ -1,9 +1,9 @@
 //! The arguments of plugins.
 
 use super::file::{
-    BalancedAllocationArgsFile, DefaultPreemptionArgsFile, InterPodAffinityArgsFile, NodeAffinityArgsFile,
-    NodeResourcesFitArgsFile, PluginConfig, PodTopologySpreadArgsFile, ResourceFile, ScoringStrategyFile,
-    ShapePointFile, VolumeBindingArgsFile,
+    BalancedAllocationArgsFile, DefaultPreemptionArgsFile, DynamicResourcesArgsFile, InterPodAffinityArgsFile,
+    NodeAffinityArgsFile, NodeResourcesFitArgsFile, PluginConfig, PodTopologySpreadArgsFile, ResourceFile,
+    ScoringStrategyFile, ShapePointFile, VolumeBindingArgsFile,
 };
 use super::{API_VERSION, ConfigError, Reader, SchedulerProfile};
 use berth_core::api::{DecodeError, Object, TopologySpreadConstraint};
@@ -53,11 +53,29 @@ impl Reader {
                 Ok(())
             }
             "DefaultPreemption" => self.typed::<DefaultPreemptionArgsFile>(&at, args).map(|_| ()),
+            "DynamicResources" => {
+                let args = self.typed(&at, args)?;
+                self.dynamic_resources(&at, &args)
+            }
             _ => match &args {
                 Value::Object(fields) if fields.is_empty() => Ok(()),
                 _ => Err(self.error(at, format!("plugin {} takes no arguments", config.name))),
             },
         }
+    }
+
+    /// Timeouts of kube-scheduler for allocating devices, which Berth does not: they only have to be durations.
+    fn dynamic_resources(&self, at: &str, args: &DynamicResourcesArgsFile) -> Result<(), ConfigError> {
+        for (field, text) in [
+            ("filterTimeout", &args.filter_timeout),
+            ("bindingTimeout", &args.binding_timeout),
+        ] {
+            if let Some(text) = text {
+                crate::duration::duration(text)
+                    .map_err(|problem| self.error(format!("{at}.{field}"), format!("found {text:?}: {problem}")))?;
+            }
+        }
+        Ok(())
     }
 
     /// The arguments without kind and API version.

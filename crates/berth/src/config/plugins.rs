@@ -9,10 +9,22 @@ use berth_scheduler::profile::Profile;
 const OTHER_PLUGINS: &[&str] = &[
     "SchedulingGates",
     "PrioritySort",
-    "DefaultPreemption",
+    DEFAULT_PREEMPTION,
     "DefaultBinder",
     "NodeDeclaredFeatures",
+    // Of 1.30 and 1.31: limits of volumes that no kubelet attaches any more.
+    "EBSLimits",
+    "GCEPDLimits",
+    "AzureDiskLimits",
+    "CinderLimits",
+    // Of 1.36 and later: groups of pods, which are refused, and pods that wait for a resize.
+    "TopologyPlacementGenerator",
+    "PodGroupPodsCount",
+    "DeferredPodScheduling",
 ];
+
+/// The plugin that evicts pods.
+pub(super) const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 
 impl Reader {
     pub(super) fn plugins(&self, at: &str, plugins: &Plugins, profile: &mut Profile) -> Result<(), ConfigError> {
@@ -30,6 +42,9 @@ impl Reader {
             ("preBind", &plugins.pre_bind),
             ("bind", &plugins.bind),
             ("postBind", &plugins.post_bind),
+            ("placementGenerate", &plugins.placement_generate),
+            ("placementScore", &plugins.placement_score),
+            ("podGroupPostFilter", &plugins.pod_group_post_filter),
         ];
         for (point, set) in sets {
             self.check_names(&format!("{at}.{point}"), set)?;
@@ -39,14 +54,19 @@ impl Reader {
             &plugins.multi_point,
         );
         let mut filters = at_point(&everywhere, &plugins.filter);
-        filters.retain(|(name, _)| name.is_filter() && !is_disabled(*name, &plugins.pre_filter));
+        filters.retain(|(name, _)| name.is_filter() && !is_disabled(name.as_str(), &plugins.pre_filter));
         profile.filters = filters.into_iter().map(|(name, _)| name).collect();
         let mut scores = at_point(&everywhere, &plugins.score);
-        scores.retain(|(name, _)| name.default_weight().is_some() && !is_disabled(*name, &plugins.pre_score));
+        scores.retain(|(name, _)| name.default_weight().is_some() && !is_disabled(name.as_str(), &plugins.pre_score));
         profile.scores = scores
             .into_iter()
             .map(|(name, weight)| (name, weight.or(name.default_weight()).unwrap_or(1)))
             .collect();
+        profile.preempts = match &plugins.post_filter {
+            set if is_enabled(DEFAULT_PREEMPTION, set) => true,
+            set if is_disabled(DEFAULT_PREEMPTION, set) => false,
+            _ => !is_disabled(DEFAULT_PREEMPTION, &plugins.multi_point),
+        };
         Ok(())
     }
 
@@ -79,13 +99,13 @@ impl Reader {
 /// A plugin and its weight in the file; `None` means the default.
 type Weighted = (PluginName, Option<i64>);
 
-fn is_disabled(name: PluginName, set: &PluginSet) -> bool {
-    let enabled = set.enabled.iter().any(|plugin| plugin.name == name.as_str());
-    let disabled = set
-        .disabled
-        .iter()
-        .any(|plugin| plugin.name == "*" || plugin.name == name.as_str());
-    disabled && !enabled
+fn is_enabled(name: &str, set: &PluginSet) -> bool {
+    set.enabled.iter().any(|plugin| plugin.name == name)
+}
+
+fn is_disabled(name: &str, set: &PluginSet) -> bool {
+    let mut disabled = set.disabled.iter();
+    disabled.any(|plugin| plugin.name == "*" || plugin.name == name) && !is_enabled(name, set)
 }
 
 /// A plugin that the file enables has weight 1 by default.
@@ -119,7 +139,7 @@ fn at_point(everywhere: &[Weighted], set: &PluginSet) -> Vec<Weighted> {
     let mut plugins: Vec<Weighted> = set.enabled.iter().filter_map(weighted).collect();
     plugins.sort_by_key(|(name, _)| !is_everywhere(*name));
     for (name, weight) in everywhere {
-        if !is_disabled(*name, set) && !plugins.iter().any(|(other, _)| other == name) {
+        if !is_disabled(name.as_str(), set) && !plugins.iter().any(|(other, _)| other == name) {
             plugins.push((*name, *weight));
         }
     }

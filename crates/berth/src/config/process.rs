@@ -38,11 +38,46 @@ impl Default for Election {
     }
 }
 
+impl Election {
+    /// No leader election, unless a flag enables it.
+    #[must_use]
+    pub fn off() -> Self {
+        Self {
+            elect: false,
+            ..Self::default()
+        }
+    }
+
+    /// The first time that is too short: its field, what it must exceed, and how long that is.
+    #[must_use]
+    pub fn too_short(&self) -> Option<(&'static str, &'static str, Duration)> {
+        if self.lease_duration <= self.renew_deadline {
+            return Some(("leaseDuration", "renewDeadline", self.renew_deadline));
+        }
+        // Somewhat more, as in kube-scheduler: the timing of retries is not exact.
+        let is_short = self.renew_deadline <= self.retry_period * 6 / 5;
+        is_short.then_some(("renewDeadline", "1.2 times retryPeriod", self.retry_period))
+    }
+
+    /// With a lease of this duration, and times in the proportions that Kubernetes components use.
+    #[must_use]
+    pub fn with_lease_duration(self, duration: Duration) -> Self {
+        Self {
+            lease_duration: duration,
+            renew_deadline: duration * 2 / 3,
+            retry_period: duration * 2 / 15,
+            ..self
+        }
+    }
+}
+
 /// The process settings of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessSettings {
     /// Leader election, if the file has such a block.
     pub election: Option<Election>,
+    /// A replica opens its watches only when it leads.
+    pub cold_standby: bool,
     /// The kubeconfig of the cluster.
     pub kubeconfig: Option<PathBuf>,
     /// Fields that have no effect, with what is done instead.
@@ -55,7 +90,10 @@ fn given(text: &Option<String>) -> Option<&str> {
 
 impl Reader {
     pub(super) fn process(&self, file: &File) -> Result<ProcessSettings, ConfigError> {
-        let mut settings = ProcessSettings::default();
+        let mut settings = ProcessSettings {
+            cold_standby: file.delay_cache_until_active.unwrap_or(false),
+            ..ProcessSettings::default()
+        };
         if let Some(election) = &file.leader_election {
             settings.election = Some(self.election(election)?);
         }
@@ -86,16 +124,9 @@ impl Reader {
             name: given(&file.resource_name).map(str::to_owned),
             namespace: given(&file.resource_namespace).map(str::to_owned),
         };
-        let expected = |field: &str, more: &str, than: Duration| {
+        if let Some((field, more, than)) = election.too_short() {
             let problem = format!("expected more than {more}, which is {than:?}");
-            Err(self.error(at(field), problem))
-        };
-        if election.lease_duration <= election.renew_deadline {
-            return expected("leaseDuration", "renewDeadline", election.renew_deadline);
-        }
-        // Somewhat more, as in kube-scheduler: the timing of retries is not exact.
-        if election.renew_deadline <= election.retry_period * 6 / 5 {
-            return expected("renewDeadline", "1.2 times retryPeriod", election.retry_period);
+            return Err(self.error(at(field), problem));
         }
         Ok(election)
     }

@@ -1,5 +1,7 @@
 //! The effective configuration, as `/configz` serves it: in the form of the file, including defaults.
 
+use super::extenders;
+use super::plugins::DEFAULT_PREEMPTION;
 use super::{API_VERSION, Configuration, Election, KIND, SchedulerProfile};
 use berth_scheduler::profile::FeatureGates;
 use serde_json::{Map, Value, json};
@@ -17,11 +19,18 @@ impl Configuration {
             "kind": KIND,
             "podInitialBackoffSeconds": self.times.initial_backoff.as_secs(),
             "podMaxBackoffSeconds": self.times.max_backoff.as_secs(),
-            "together": {"triesPerPod": self.together.tries_per_pod},
+            "together": {
+                "triesPerPod": self.together.tries_per_pod,
+                // Nanoseconds represent any duration of a file exactly.
+                "timePerPod": format!("{}ns", self.together.time_per_pod.as_nanos()),
+            },
             "profiles": profiles,
         });
         if let Some(election) = &self.process.election {
             shown["leaderElection"] = shown_election(election);
+        }
+        if !self.extenders.is_empty() {
+            shown["extenders"] = self.extenders.iter().map(extenders::shown).collect();
         }
         json!({"kubescheduler.config.k8s.io": shown, "featureGates": gates})
     }
@@ -51,7 +60,11 @@ fn shown_gates(gates: &FeatureGates) -> Value {
         "VolumeScheduling": gates.volumes.volume_scheduling,
         "CSIStorageCapacity": gates.volumes.csi_storage_capacity,
         "VolumeCapacityPriority": gates.volume_capacity_priority,
+        // Null if not set: then it applies to new volumes only.
         "StorageCapacityScoring": gates.storage_capacity_scoring,
+        "PersistentVolumeClaimUnusedSinceTime": gates.volumes.claim_unused_since_time,
+        "VolumeLimitScaling": gates.volume_limit_scaling,
+        "TaintTolerationComparisonOperators": gates.taint_toleration_comparison_operators,
     })
 }
 
@@ -74,6 +87,8 @@ fn shown_profile(profile: &SchedulerProfile) -> Value {
         args.insert("kind".to_owned(), json!(format!("{plugin}Args")));
         json!({"name": plugin, "args": args})
     });
+    let preemption = decides.preempts.then(|| json!({"name": DEFAULT_PREEMPTION}));
+    let preemption: Vec<_> = preemption.into_iter().collect();
     json!({
         "schedulerName": profile.scheduler_name,
         "percentageOfNodesToScore": decides.percentage_of_nodes_to_score.map_or(0, NonZero::get),
@@ -81,6 +96,7 @@ fn shown_profile(profile: &SchedulerProfile) -> Value {
         "plugins": {
             "multiPoint": {"disabled": [{"name": "*"}]},
             "filter": {"enabled": filters},
+            "postFilter": {"enabled": preemption},
             "score": {"enabled": scores},
         },
         "pluginConfig": config.collect::<Vec<_>>(),

@@ -41,22 +41,35 @@ causes! {
     PodGated = "Pod.Gated", "The pod has scheduling gates. It is not scheduled until they are removed.",
         "Find the component that sets the gates, and let it remove them.";
     PodSchedulerAbsent = "Pod.SchedulerAbsent",
-        "No scheduler serves the pod's `schedulerName`: it holds no lease, announces nothing and writes no events.",
+        "No scheduler serves the pod's `schedulerName`: none holds a lease of that name or announces it, and none writes events.",
         "Start that scheduler, or recreate the pod with the `schedulerName` of one that runs.";
     PodNominated = "Pod.Nominated", "The pod is nominated to a node and waits for preempted pods to terminate, or for its turn.",
         "Wait; if they stay, check their finalizers and grace periods.";
     PodBindingTimedOut = "Pod.BindingTimedOut", "A node was selected, but the pod's volumes were not bound in time.",
         "Check the events of its claims, and the provisioner of their class.";
+    PodVolumesHeld = "Pod.VolumesHeld",
+        "Claims of the pod are held until all volumes of a pod exist: this one, or another one that uses the same claim.",
+        "Wait: at most 10 minutes. If it stays, check that `berth controller` runs: kube-controller-manager releases no held claims.";
+    PodClaimGivenBack = "Pod.ClaimGivenBack",
+        "A claim of the pod that no pod has used is being rolled back, because a pod fits on no node with its volume.",
+        "Wait until its owner has recreated it. If it is not deleted, check that `berth controller` runs.";
     PodProvisioning = "Pod.Provisioning", "A claim of the pod waits for its provisioner.",
         "Wait; check the events of the claim.";
     PodProvisionerSilent = "Pod.ProvisionerSilent", "A claim of the pod waits for its provisioner, which does not respond.",
         "Check that the driver's controller runs, and that the class names this driver.";
     PodProvisioningFailed = "Pod.ProvisioningFailed", "The provisioner fails to provision a claim of the pod.",
-        "The message is the driver's.";
+        "Resolve what the driver's message says; the logs of the driver's controller say more.";
     PodRefusedBefore = "Pod.RefusedBefore", "The scheduler refused the pod; it fits now and is retried.",
         "Wait: at most 5 minutes.";
+    PodOthersFirst = "Pod.OthersFirst", "The pod fits, but other pending pods need its place, and their turn comes first.",
+        "Add room for one more pod of its kind, or raise the pod's priority.";
+    PodAfterOthers = "Pod.AfterOthers", "The pod fits on no node yet, but will once other pending pods have theirs.",
+        "Wait for those pods; explain them if they wait for long.";
     PodNotLookedAt = "Pod.NotLookedAt", "No scheduler has tried the pod yet.",
-        "Wait a moment. If it stays, check that the scheduler runs.";
+        "Wait a moment.";
+    PodOverlooked = "Pod.Overlooked",
+        "The pod fits, and no scheduler has tried it for more than a minute, or has retried it long after it was refused.",
+        "Check that the scheduler of the pod's `schedulerName` runs, its logs, and whether it has many pending pods to try.";
     ClaimBound = "Claim.Bound", "The claim is bound to a volume that some node can reach.", "Nothing.";
     ClaimDelayed = "Claim.Delayed", "The claim gets its volume when its pod gets a node.", "Nothing.";
     ClaimMissing = "Claim.Missing", "The claim does not exist.",
@@ -82,7 +95,7 @@ causes! {
         "The claim's class binds immediately, and its provisioner has created no volume yet.",
         "Look at the events of the claim, and at the provisioner.";
     ClaimProvisioningFailed = "Claim.ProvisioningFailed", "The provisioner fails to provision the claim.",
-        "The message is the driver's.";
+        "Resolve what the driver's message says; the logs of the driver's controller say more.";
     ClaimProvisionerSilent = "Claim.ProvisionerSilent", "The claim waits for its provisioner, which does not respond.",
         "Check that the driver's controller runs, and that the class names this driver.";
     ClaimWaitsForController = "Claim.WaitsForController",
@@ -94,6 +107,8 @@ causes! {
         "Ask someone with list permission to run `berth snapshot`.";
     ClaimNodeMissing = "Claim.NodeMissing", "The claim is bound to a volume on a node that does not exist.",
         "Bring the node back. Otherwise the data is lost: recreate the claim.";
+    ClaimNodeDown = "Claim.NodeDown", "The claim is bound to a volume that only nodes can reach that do not respond.",
+        "Bring the node back.";
     ClaimOutOfReach = "Claim.OutOfReach", "The claim is bound to a volume that no node can reach.",
         "Compare the volume's node affinity with the labels of the nodes.";
     OfferSuffices = "Storage.Suffices", "The node has storage for the claim.", "Nothing.";
@@ -119,7 +134,7 @@ causes! {
         "Create that claim, or remove `spec.claimRef` from the volume.";
     VolumeNodeMissing = "Volume.NodeMissing", "The volume's node affinity matches no node.",
         "Bring the node back, or recreate the volume for a node that exists.";
-    VolumeNodeDown = "Volume.NodeDown", "The volume is free, but its node does not respond.", "Bring the node back.";
+    VolumeNodeDown = "Volume.NodeDown", "Only nodes that do not respond can reach the volume.", "Bring the node back.";
     VolumeAccessModes = "Volume.AccessModes", "The volume lacks an access mode that the claim asks for.",
         "Ask for an access mode that the volume has.";
     VolumeMode = "Volume.VolumeMode", "The volume is Block and the claim asks for Filesystem, or the other way round.",
@@ -129,6 +144,8 @@ causes! {
     VolumeAttributesClass = "Volume.AttributesClass", "The volume has another VolumeAttributesClass than the claim asks for.",
         "Correct `volumeAttributesClassName`.";
     VolumeTooSmall = "Volume.TooSmall", "The volume is smaller than the claim asks for.", "Ask for less, or provide a larger volume.";
+    NodeDown = "Node.Down", "The node does not respond.", "Bring it back.";
+    NodeCordoned = "Node.Cordoned", "The node is cordoned: it takes no new pods.", "`kubectl uncordon`, once it may take pods again.";
 }
 
 impl Cause {
@@ -149,8 +166,43 @@ impl Cause {
                 | Self::PodSchedulerAbsent
                 | Self::PodNominated
                 | Self::PodBindingTimedOut
+                | Self::PodVolumesHeld
+                | Self::PodClaimGivenBack
+                | Self::PodOthersFirst
+                | Self::PodOverlooked
                 | Self::PodProvisionerSilent
                 | Self::PodProvisioningFailed
+        )
+    }
+
+    /// Whether a pod fits nowhere because of what it waits for: room that others are about to leave, or a volume that is not
+    /// provisioned.
+    #[must_use]
+    pub fn explains_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::PodDeleting | Self::PodNominated | Self::PodProvisionerSilent | Self::PodProvisioningFailed
+        )
+    }
+
+    /// What to do about the cause.
+    #[must_use]
+    pub fn remedy(self) -> &'static str {
+        let known = Self::TABLE.iter().find(|(code, ..)| *code == self.code());
+        known.map_or("", |(_, _, remedy)| remedy)
+    }
+
+    /// Whether a claim waits for another component, and nothing is known to be wrong with the claim itself.
+    #[must_use]
+    pub fn keeps_claims(self) -> bool {
+        matches!(
+            self,
+            Self::ClaimWithoutClass
+                | Self::ClaimWaitsForVolume
+                | Self::ClaimWaitsForProvisioner
+                | Self::ClaimWaitsForController
+                | Self::ClaimProvisioningFailed
+                | Self::ClaimProvisionerSilent
         )
     }
 }
@@ -170,7 +222,7 @@ mod tests {
     fn codes_are_unique_and_say_what_they_are_about() {
         let codes: BTreeSet<&str> = Cause::TABLE.iter().map(|(code, ..)| *code).collect();
         assert_eq!(codes.len(), Cause::TABLE.len());
-        let about = ["Pod.", "Claim.", "Storage.", "Volume."];
+        let about = ["Pod.", "Claim.", "Storage.", "Volume.", "Node."];
         assert!(
             codes
                 .iter()

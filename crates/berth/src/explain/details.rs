@@ -60,6 +60,8 @@ pub enum Detail {
         count: usize,
         /// The limit.
         of: i32,
+        /// How many of them have to go before the pod fits.
+        excess: usize,
         /// The pods that use them.
         pods: Vec<String>,
     },
@@ -85,6 +87,7 @@ impl fmt::Display for Detail {
                 count,
                 of,
                 pods,
+                excess: _,
             } => {
                 write!(f, "{driver}: {count} of {of} attached")?;
                 match pods.as_slice() {

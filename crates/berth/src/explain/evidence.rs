@@ -2,9 +2,14 @@
 //!
 //! Decisions do not read them. They show whether components are active.
 
+use crate::component::{BERTH_LEASE, KUBE_LEASE};
 use berth_core::api::{ObjectMeta, StorageClass};
+use berth_kube::announce::Announcement;
+use berth_kube::resource::Resource;
+use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A lease that was not renewed for this long beyond its duration has expired. Clocks differ by less.
@@ -15,6 +20,8 @@ const GRACE: Duration = Duration::from_secs(60);
 pub struct Evidence {
     pub(super) events: Vec<Event>,
     pub(super) leases: Vec<Lease>,
+    /// The kinds that were listed, by their plural.
+    pub(super) listed: BTreeSet<String>,
 }
 
 impl Evidence {
@@ -26,6 +33,16 @@ impl Evidence {
             _ => return false,
         }
         true
+    }
+
+    /// Whether leases were read. A file without any may be a part of a cluster.
+    pub(super) fn has_leases(&self) -> bool {
+        !self.leases.is_empty() || self.listed.contains(Resource::LEASES.plural)
+    }
+
+    /// Whether events were read.
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty() || self.listed.contains(Resource::EVENTS.plural)
     }
 
     /// When the last of it was written: the approximate time of a file.
@@ -143,8 +160,8 @@ pub(super) struct Lease {
     pub(super) holder: String,
     pub(super) renewed: Option<Timestamp>,
     duration: Duration,
-    /// Whether it announces a scheduler of Berth.
-    pub(super) announces_scheduler: bool,
+    /// What its holder announces, if it is a scheduler of Berth.
+    announced: Option<Announcement>,
 }
 
 impl Lease {
@@ -157,15 +174,35 @@ impl Lease {
                 .to_owned()
         };
         let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
-        let annotations = lease.pointer("/metadata/annotations");
         Self {
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
             holder: text("/spec/holderIdentity"),
             renewed: text("/spec/renewTime").parse().ok(),
             duration: Duration::from_secs(seconds.unwrap_or(15)),
-            announces_scheduler: annotations.is_some_and(|all| all.get(berth_kube::announce::CAPABILITIES).is_some()),
+            announced: Announcement::of(lease),
         }
+    }
+
+    /// Whether its holder, if there is one, serves pods with this `schedulerName`; `None` if that is unknown.
+    pub(super) fn serves(&self, scheduler: &str) -> Option<bool> {
+        let named = self.name == scheduler || self.name == format!("{BERTH_LEASE}.{scheduler}");
+        let usual = [KUBE_LEASE, BERTH_LEASE].contains(&self.name.as_str()) && scheduler == DEFAULT_SCHEDULER_NAME;
+        match self.announced.as_ref().map(|announced| &announced.scheduler_names) {
+            Some(Some(names)) => Some(names.iter().any(|name| name == scheduler)),
+            // A scheduler of Berth that does not list its profiles.
+            Some(None) if !named && !usual => None,
+            _ => Some(named || usual),
+        }
+    }
+
+    /// The values of `schedulerName` that its holder lists.
+    pub(super) fn scheduler_names(&self) -> &[String] {
+        let names = self
+            .announced
+            .as_ref()
+            .and_then(|announced| announced.scheduler_names.as_deref());
+        names.unwrap_or_default()
     }
 
     /// Whether it is held.
@@ -179,8 +216,12 @@ impl Lease {
 
 /// How long ago it was: `12 min`.
 pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
-    match seconds {
+    lasting(now.as_second().saturating_sub(then.as_second()))
+}
+
+/// A time in seconds as text: `12 min`.
+pub(super) fn lasting(seconds: i64) -> String {
+    match seconds.max(0) {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),

@@ -3,13 +3,13 @@
 //! The cluster runs in virtual time until the pod is created but not scheduled: with its claims, and with the pods before
 //! it as far as they exist by then.
 
+use super::played::{Played, Stage};
 use super::question::{PodName, Question};
 use super::{ExplainError, World, layout};
-use crate::config::Configuration;
 use crate::given::GivenError;
-use crate::input::{self, Gaps, Progress, Source};
+use crate::input::{self, Gaps, Progress};
 use crate::simulate::learned_classes;
-use berth_cluster::simulation::{Options, START, Simulation};
+use berth_cluster::simulation::START;
 use berth_cluster::workloads::KINDS;
 use berth_cluster::{View, field};
 use berth_core::api::{Kind, Object};
@@ -28,18 +28,9 @@ pub(super) enum Made {
 }
 
 /// Searches for the pod among those that the workloads of the input would create.
-pub(super) fn by_workload(
-    pod: &PodName,
-    sources: &[Source],
-    configuration: &Configuration,
-    progress: &mut dyn Progress,
-) -> Result<Made, ExplainError> {
-    if sources.contains(&Source::StandardInput) {
-        let hint = "pods that a workload would make are explained from files, not from standard input";
-        return Ok(Made::Not(hint.to_owned()));
-    }
+pub(super) fn by_workload(pod: &PodName, stage: &Stage<'_>, progress: &mut dyn Progress) -> Result<Made, ExplainError> {
     let mut objects = Vec::new();
-    let summary = input::read_values(sources, &mut std::io::empty(), progress, &mut |value| {
+    let summary = input::read_values(stage.sources, &mut std::io::empty(), progress, &mut |value| {
         objects.push(value);
     })
     .map_err(GivenError::from)?;
@@ -55,12 +46,8 @@ pub(super) fn by_workload(
         }));
     }
     objects.extend(learned_classes(&objects)?);
-    let options = Options {
-        settings: configuration.settings(),
-        start: summary.taken_at.unwrap_or(START),
-        ..Options::default()
-    };
-    let mut simulation = Simulation::new(options);
+    let start = summary.taken_at.unwrap_or(START);
+    let mut simulation = stage.simulation(&objects, start);
     let loaded = simulation.load(objects);
     loaded.map_err(GivenError::from)?;
     let made = simulation.run_until_made(&pod.namespace, &pod.name);
@@ -89,6 +76,8 @@ pub(super) fn by_workload(
         world: world_of(simulation.objects(), pod, summary.gaps.clone()),
         pod: *found,
         summary,
+        has_manifests: true,
+        played: Some(Played::of(simulation)),
     };
     Ok(Made::Pod(Box::new(question), remark))
 }

@@ -3,16 +3,22 @@
 //! `berth-scheduler` makes the decisions; here they are requested and worded.
 
 mod advice;
+mod again;
+mod because;
 pub mod cause;
 mod claims;
+mod contested;
 mod demands;
 pub mod details;
 mod evidence;
+mod held;
 mod layout;
 mod made;
 mod neighbours;
 pub mod object;
+mod offers;
 pub mod pending;
+mod played;
 mod preemption;
 mod question;
 pub mod report;
@@ -22,6 +28,7 @@ pub mod volumes;
 pub mod waiting;
 mod world;
 
+pub use played::Turns;
 pub use report::Report;
 pub use table::render;
 pub use world::{Objects, World};
@@ -29,7 +36,8 @@ pub use world::{Objects, World};
 use crate::cli::ExplainArgs;
 use crate::given::GivenError;
 use crate::input::{NoProgress, Progress, Source};
-use crate::overlay;
+use crate::overlay::{self, Gathered};
+use again::Unbound;
 use berth_cluster::simulation::START;
 use berth_core::api;
 use berth_core::binder::PodVolumes;
@@ -47,11 +55,15 @@ use made::Made;
 use neighbours::Neighbours;
 use object::ObjectReport;
 use pending::WaitingReport;
+use played::{Played, Stage};
 use question::{Asked, AskedPod, PodName, Question, Reading, as_if_new};
 use report::{Found, NodeReport, NodeVolumes, Refusal, TooSmall};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+
+/// A remark about manifests among the pods of an answer.
+const AS_IF_APPLIED: &str = "manifests are explained as if they had been applied a moment ago";
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
@@ -120,23 +132,23 @@ impl Answer {
         }
     }
 
-    /// Whether a pod fits nowhere, or the object has a problem.
+    /// Whether a pod fits nowhere, or the object is of no use as it is.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         match self {
-            Self::Pod(report) => !report.schedulable,
+            Self::Pod(report) => report.is_refused(),
             Self::Waiting(report) => report.is_refused(),
-            Self::Object(report) => !report.is_well(),
+            Self::Object(report) => report.is_refused(),
         }
     }
 
-    /// Whether a pod waits for a reason other than room.
+    /// Whether a pod waits for a reason other than room, or a claim for another component.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         match self {
             Self::Pod(report) => report.waiting.as_ref().is_some_and(waiting::Waiting::is_kept),
             Self::Waiting(report) => report.is_kept(),
-            Self::Object(_) => false,
+            Self::Object(report) => report.is_kept(),
         }
     }
 }
@@ -157,8 +169,7 @@ pub fn answer_asked(
         }
         asked => asked,
     };
-    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress);
-    let gathered = gathered.map_err(GivenError::from)?;
+    let gathered = gather(args, standard_input, progress)?;
     let is_live = args.filename.is_empty() || args.cluster.on_cluster;
     let evidence = match is_live {
         true => args.cluster.evidence().map_err(GivenError::from)?,
@@ -167,6 +178,7 @@ pub fn answer_asked(
     let given = Given {
         sources: &gathered.sources,
         evidence: &evidence,
+        is_compared: false,
     };
     let namespace = &gathered.namespace;
     let (answer, mut remarks) = answer_given(args, &asked, namespace, &given, standard_input, progress)?;
@@ -178,7 +190,7 @@ pub fn answer_asked(
 }
 
 /// Answers the question about the cluster in the sources, ignoring the arguments about where to read. Events and leases may
-/// be separate.
+/// be separate. A pod that has a node is explained as if it were placed now, and its volumes were to be chosen again.
 ///
 /// # Errors
 /// Like [`answer_asked`].
@@ -188,7 +200,11 @@ pub fn answer_sources(
     evidence: &[Source],
 ) -> Result<(Answer, Vec<String>), ExplainError> {
     let namespace = args.cluster.namespace(false).map_err(GivenError::from)?;
-    let given = Given { sources, evidence };
+    let given = Given {
+        sources,
+        evidence,
+        is_compared: true,
+    };
     let (mut nothing, mut progress) = (std::io::empty(), NoProgress);
     match Asked::of(args)? {
         Asked::Pod(pod) => {
@@ -210,10 +226,34 @@ fn answer_given(
     progress: &mut dyn Progress,
 ) -> Result<(Answer, Vec<String>), ExplainError> {
     let all = [given.sources, given.evidence].concat();
-    let Reading { mut world, summary, .. } = Reading::read(None, &all, standard_input, progress)?;
+    let read = Reading::read(None, &all, standard_input, progress)?;
+    let (mut world, summary) = (read.world, read.summary);
     set_clock(&mut world, summary.taken_at);
+    let is_about_pods = matches!(asked, Asked::Waiting | Asked::Workload(..));
+    let mut acted = false;
+    let is_played = read.has_manifests || args.controller.zone_upgrade;
+    if is_played || (is_about_pods && world.waiting_pods() > 1) {
+        let stage = Stage {
+            sources: given.sources,
+            configuration: &args.decisions.read().map_err(GivenError::from)?,
+            is_configured: args.decisions.config.is_some(),
+            controller: args.controller,
+        };
+        if let Some(mut played) = Played::begin(&stage) {
+            world.turns = is_about_pods.then(|| played.turns());
+            // Of pods that were never applied, those matter that would still wait a moment later.
+            acted = played.lay_over(&mut world, None);
+        }
+    }
     let told = Some(summary.to_string()).filter(|told| !told.is_empty());
-    let remarks = told.into_iter().chain(summary.gaps.told()).collect();
+    let applied = (acted && is_about_pods).then(|| AS_IF_APPLIED.to_owned());
+    let unasked = args.decisions.read().map_err(GivenError::from)?.files_warning();
+    let remarks = told
+        .into_iter()
+        .chain(summary.gaps.told())
+        .chain(applied)
+        .chain(unasked)
+        .collect();
     let answer = answer_about(args, asked, namespace, &mut world)?;
     Ok((answer, remarks))
 }
@@ -271,8 +311,7 @@ pub fn explain(
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
     let asked = AskedPod::of(args)?;
-    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress);
-    let gathered = gathered.map_err(GivenError::from)?;
+    let gathered = gather(args, standard_input, progress)?;
     let pod = asked.in_namespace(&gathered.namespace);
     let is_live = args.filename.is_empty() || args.cluster.on_cluster;
     let evidence = match is_live {
@@ -282,6 +321,7 @@ pub fn explain(
     let given = Given {
         sources: &gathered.sources,
         evidence: &evidence,
+        is_compared: false,
     };
     let answer = answer(args, &pod, &given, standard_input, progress);
     let mut explanation = answer.map_err(|error| match error {
@@ -307,8 +347,30 @@ pub fn explain_sources(
 ) -> Result<Explanation, ExplainError> {
     let namespace = args.cluster.namespace(false).map_err(GivenError::from)?;
     let pod = AskedPod::of(args)?.in_namespace(&namespace);
-    let given = Given { sources, evidence: &[] };
+    let given = Given {
+        sources,
+        evidence: &[],
+        is_compared: false,
+    };
     answer(args, &pod, &given, standard_input, progress)
+}
+
+/// Finds the sources. Standard input is read here: it can be read only once, and a source may be read again.
+fn gather(
+    args: &ExplainArgs,
+    standard_input: &mut dyn Read,
+    progress: &mut dyn Progress,
+) -> Result<Gathered, ExplainError> {
+    let gathered = overlay::gather(&args.cluster, &args.filename, &[], standard_input, progress);
+    let mut gathered = gathered.map_err(GivenError::from)?;
+    for source in &mut gathered.sources {
+        let mut bytes = Vec::new();
+        // What cannot be read is reported when the source is read again.
+        if *source == Source::StandardInput && standard_input.read_to_end(&mut bytes).is_ok() {
+            *source = Source::Buffered(bytes);
+        }
+    }
+    Ok(gathered)
 }
 
 /// The sources of an answer.
@@ -317,6 +379,8 @@ struct Given<'a> {
     sources: &'a [Source],
     /// Events and leases that are not among them.
     evidence: &'a [Source],
+    /// Whether the node of a pod is to be compared with others, with volumes to choose from.
+    is_compared: bool,
 }
 
 fn answer(
@@ -327,12 +391,18 @@ fn answer(
     progress: &mut dyn Progress,
 ) -> Result<Explanation, ExplainError> {
     let configuration = args.decisions.read().map_err(GivenError::from)?;
-    let mut remarks = Vec::new();
+    let stage = Stage {
+        sources: given.sources,
+        configuration: &configuration,
+        is_configured: args.decisions.config.is_some(),
+        controller: args.controller,
+    };
+    let mut remarks: Vec<String> = configuration.files_warning().into_iter().collect();
     let all = [given.sources, given.evidence].concat();
     let mut question = match Question::read(pod, &all, standard_input, progress) {
         // On a cluster, the workloads have already created their pods.
         Err(ExplainError::NoPod { pod: name, hint }) if !args.filename.is_empty() => {
-            match made::by_workload(pod, given.sources, &configuration, progress)? {
+            match made::by_workload(pod, &stage, progress)? {
                 Made::Pod(question, remark) => {
                     remarks.push(remark);
                     *question
@@ -351,6 +421,8 @@ fn answer(
         remarks.push(summary);
     }
     remarks.extend(question.summary.gaps.told());
+    stage.settle(&mut question);
+    let has_node = !question.pod.spec.node_name.is_empty();
     remarks.extend(as_if_new(&mut question.pod));
     let profile = match &args.decisions.config {
         Some(_) => configuration.profile_for(&question.pod).map_err(GivenError::from)?,
@@ -362,9 +434,28 @@ fn answer(
         .world
         .cluster
         .set_gates(configuration.settings().volume_gates());
-    let mut report = explain_pod(&mut question.world, &question.pod, &profile.profile);
+    let mut report = match given.is_compared && has_node {
+        true => {
+            let (report, remark) = compare(&mut question, &profile.profile);
+            remarks.extend(remark);
+            report
+        }
+        false => explain_pod(&mut question.world, &question.pod, &profile.profile),
+    };
+    stage.take_turns(&mut question, &report);
     report.waiting = Some(waiting::why(&question.world, &question.pod, &report));
     Ok(Explanation { report, remarks })
+}
+
+/// Explains a pod that has a node as if it had none, and its volumes were to be chosen again.
+fn compare(question: &mut Question, profile: &Profile) -> (Report, Option<String>) {
+    let mut pod = question.pod.clone();
+    pod.spec.node_name.clear();
+    let unbound = Unbound::of(&mut question.world, &pod);
+    let report = explain_pod(&mut question.world, &pod, profile);
+    let remark = unbound.remark();
+    unbound.undo(&mut question.world);
+    (report, remark)
 }
 
 /// Sets the time. Only snapshots contain it: for other files all commands use the same fixed time, and waiting times are derived
@@ -419,7 +510,7 @@ pub fn explain_pod(world: &mut World, pod: &api::Pod, profile: &Profile) -> Repo
     // Missing storage of a node matters most if nothing else is wrong with it.
     refused.sort_by_key(|node| node.refusals.len());
     let refused: Vec<NodeId> = refused.into_iter().map(|node| node.node).collect();
-    report.inline_volumes = claims::inline_report(cluster.binder(), &volumes, &refused);
+    report.inline_volumes = offers::inline_report(cluster.binder(), &volumes, &refused);
     report.claims = claims::report(world, &volumes, &refused);
     let cluster = &mut world.cluster;
     report.missing = world.gaps.iter().map(str::to_owned).collect();

@@ -61,10 +61,16 @@ impl ObjectReport {
         }
     }
 
-    /// Whether it has no problem.
+    /// Whether it is of no use as it is: no pod can use the claim or the volume, or the node takes no pods.
     #[must_use]
-    pub fn is_well(&self) -> bool {
-        matches!(self.code, None | Some(Cause::ClaimBound | Cause::ClaimDelayed))
+    pub fn is_refused(&self) -> bool {
+        !self.is_kept() && !matches!(self.code, None | Some(Cause::ClaimBound | Cause::ClaimDelayed))
+    }
+
+    /// Whether it waits for another component.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.code.is_some_and(Cause::keeps_claims)
     }
 }
 
@@ -87,8 +93,11 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     let found = claims::report(world, &volumes, &nodes).into_iter().next()?;
     let mut report = ObjectReport::new(format!("pvc/{full}"));
     report.text.push(found.summary.clone());
+    let mut is_out_of_service = false;
     if let ClaimState::Bound { volume, .. } = &found.state {
-        report.text.extend(about_its_volume(world, volume));
+        let about;
+        (is_out_of_service, about) = about_its_volume(world, volume);
+        report.text.extend(about);
     }
     if let Some(node) = found.selected_node() {
         report.text.push(match world.objects.nodes.contains_key(node) {
@@ -117,7 +126,10 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     if report.pods.is_empty() {
         report.text.push("no pod uses it".to_owned());
     }
-    report.code = Some(found.code);
+    report.code = Some(match found.code {
+        Cause::ClaimBound if is_out_of_service => Cause::ClaimNodeDown,
+        code => code,
+    });
     if let Some(waiting) = waiting::of_claim(world, &pod, &found) {
         report.code = match waiting.code {
             Cause::PodProvisioningFailed => Some(Cause::ClaimProvisioningFailed),
@@ -176,12 +188,17 @@ pub(super) fn volume(world: &World, name: &str) -> Option<ObjectReport> {
     if is_out_of_service {
         report.text.push(format!("{} not respond", nodes_do(&named)));
     }
+    let reference = volume.spec.claim_ref.as_ref();
+    let is_known = world.gaps.why("persistentvolumeclaims").is_none();
+    let is_reserved_in_vain =
+        is_known && reference.is_some_and(|reference| world.objects.claim_of(reference).is_none());
     report.code = match volume.status.phase.as_str() {
         _ if volume.metadata.is_deleting() => Some(Cause::VolumeDeleting),
         "Released" => Some(Cause::VolumeReleased),
         "Failed" => Some(Cause::VolumeFailed),
         _ if named.is_empty() => Some(Cause::VolumeNodeMissing),
-        "Available" if is_out_of_service => Some(Cause::VolumeNodeDown),
+        _ if is_out_of_service => Some(Cause::VolumeNodeDown),
+        _ if is_reserved_in_vain => Some(Cause::VolumeReserved),
         _ => None,
     };
     if let Some(reference) = &volume.spec.claim_ref {
@@ -219,7 +236,11 @@ pub(super) fn node<'p>(
     let node = world.objects.nodes.get(name)?.clone();
     let id = world.cluster.binder().node(name)?;
     let mut report = ObjectReport::new(format!("node/{name}"));
+    if node.spec.unschedulable {
+        report.code = Some(Cause::NodeCordoned);
+    }
     if is_down(&world.objects, name) {
+        report.code = Some(Cause::NodeDown);
         report.text.push("does not respond".to_owned());
     }
     if node.spec.unschedulable {
@@ -302,11 +323,11 @@ fn place(pod: &api::Pod) -> String {
     }
 }
 
-/// What else is wrong with the volume of a bound claim.
-fn about_its_volume(world: &World, name: &str) -> Vec<String> {
+/// Whether nothing can reach the volume of a bound claim because its nodes do not respond, and what else is wrong with it.
+fn about_its_volume(world: &World, name: &str) -> (bool, Vec<String>) {
     let object = world.objects.volumes.get(name);
     let Some((object, model)) = object.zip(world.cluster.binder().volume_named(name)) else {
-        return Vec::new();
+        return (false, Vec::new());
     };
     let nodes = world.cluster.nodes();
     let reaching = nodes.matching(model.affinity).iter();
@@ -324,7 +345,7 @@ fn about_its_volume(world: &World, name: &str) -> Vec<String> {
     if object.metadata.is_deleting() {
         told.push(format!("its volume {name} is being deleted"));
     }
-    told
+    (is_out_of_service, told)
 }
 
 /// `node n1 does`, `nodes n1, n2 do`.

@@ -154,7 +154,9 @@ struct SharedCause {
 fn examine(world: &mut World, pod: &api::Pod, profile: &Profile, likeness: Likeness) -> (WaitingPods, SharedCause) {
     let full = explain_pod(world, pod, profile);
     // Only here it is known whether pods would be evicted.
-    let Waiting { code, text, evidence } = waiting::why(world, pod, &full);
+    let Waiting {
+        code, text, evidence, ..
+    } = waiting::why(world, pod, &full);
     let room = full.preemption.as_ref().filter(|_| code == Cause::PodNeedsEviction);
     let shared = SharedCause {
         code,

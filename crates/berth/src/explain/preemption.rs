@@ -8,7 +8,7 @@ use berth_scheduler::cluster::Cluster;
 use berth_scheduler::decide::{Decision, Scratch, decide};
 use berth_scheduler::nominated::{Nominated, Question};
 use berth_scheduler::pod::Pod;
-use berth_scheduler::preemption::{Candidate, Preemption, preempt};
+use berth_scheduler::preemption::{Candidate, Preemption, best, preempt};
 use berth_scheduler::profile::Profile;
 
 /// The message in kube-scheduler's format, and the preemption that the scheduler would do. `own` is the node that is
@@ -37,7 +37,10 @@ pub(super) fn refusal(
         nominated: &nominated,
     };
     match preempt(cluster, &question, &diagnosis) {
-        Preemption::Evict(candidate) => (message, Some(report(cluster, &candidate))),
+        Preemption::Evict(candidates) => {
+            let candidate = best(cluster, candidates);
+            (message, candidate.map(|candidate| report(cluster, &candidate)))
+        }
         Preemption::NotTried(Some(words)) | Preemption::Helpless(words, _) if all > 0 => {
             (format!("{message} {words}"), None)
         }

@@ -1,6 +1,7 @@
 //! The question: the cluster from the files, and the pod.
 
 use super::evidence::Evidence;
+use super::played::{Played, is_manifest};
 use super::{ExplainError, World, layout};
 use crate::cli::ExplainArgs;
 use crate::given::GivenError;
@@ -122,6 +123,10 @@ pub(super) struct Question {
     pub(super) world: World,
     pub(super) pod: api::Pod,
     pub(super) summary: Summary,
+    /// Some of it is not stored in any API server.
+    pub(super) has_manifests: bool,
+    /// The cluster in memory, if the pod was taken from there.
+    pub(super) played: Option<Played>,
 }
 
 impl Question {
@@ -138,6 +143,7 @@ impl Question {
             found,
             surroundings,
             summary,
+            has_manifests,
         } = Reading::read(Some(pod), sources, standard_input, progress)?;
         match found {
             Some(pod) => {
@@ -149,7 +155,13 @@ impl Question {
                     why => GivenError::Refused { kind, name, why },
                 })?;
                 let pod = admitted.unwrap_or(pod);
-                Ok(Self { world, pod, summary })
+                Ok(Self {
+                    world,
+                    pod,
+                    summary,
+                    has_manifests,
+                    played: None,
+                })
             }
             None => Err(ExplainError::NoPod {
                 hint: near_matches(namespace, name, &world.objects.pods.keys().cloned().collect::<Vec<_>>()),
@@ -167,6 +179,8 @@ pub(super) struct Reading {
     found: Option<api::Pod>,
     surroundings: Surroundings,
     pub(super) summary: Summary,
+    /// Some of it is not stored in any API server.
+    pub(super) has_manifests: bool,
 }
 
 impl Reading {
@@ -183,6 +197,7 @@ impl Reading {
         let mut classes = Classes::default();
         let mut others = Others::default();
         let mut evidence = Evidence::default();
+        let mut has_manifests = false;
         let is_apart = |pod: &api::Pod| {
             apart.is_some_and(|apart| pod.metadata.name == apart.name && pod.metadata.namespace == apart.namespace)
         };
@@ -208,9 +223,11 @@ impl Reading {
             }
         };
         let read = input::read_with(sources, standard_input, progress, &mut sink, &mut |other| {
+            has_manifests |= is_manifest(other);
             evidence.take(other) || others.take(other)
         });
         let summary = read.map_err(GivenError::from)?;
+        evidence.listed = summary.listed.clone();
         world.evidence = evidence;
         let surroundings = Surroundings { classes, others };
         for pod in unranked {
@@ -224,6 +241,7 @@ impl Reading {
             found,
             surroundings,
             summary,
+            has_manifests,
         })
     }
 }

@@ -165,6 +165,9 @@ pub struct ClaimReport {
     pub request_bytes: i64,
     /// What it needs, or what is wrong with it, as text.
     pub summary: String,
+    /// What is wrong with it, without its request; empty if nothing is.
+    #[serde(skip)]
+    pub problem: String,
     /// Its request as text: `50Gi of class local (RWO)`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub wants: String,
@@ -204,6 +207,15 @@ impl ClaimReport {
     #[must_use]
     pub fn is_delayed(&self) -> bool {
         matches!(self.state, ClaimState::Delayed { .. })
+    }
+
+    /// The node of its bound volume, if that node does not exist.
+    #[must_use]
+    pub fn missing_node(&self) -> Option<&str> {
+        match &self.state {
+            ClaimState::Bound { missing_node, .. } => missing_node.as_deref(),
+            _ => None,
+        }
     }
 
     /// How many nodes can reach its bound volume.
@@ -304,9 +316,28 @@ pub struct Offer {
     /// The largest volume that the claim could get there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_bytes: Option<i64>,
+    /// The other claims of the pod that need the same storage, if it does not suffice for all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<String>,
 }
 
 impl Report {
+    /// Whether no node fits, for a reason that is not temporary by what is known of the pod.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let code = self.waiting.as_ref().map(|waiting| waiting.code);
+        !self.schedulable && !code.is_some_and(Cause::explains_refusal)
+    }
+
+    /// Whether it can change when other pods get a node: the pod fits, or it has to be near others.
+    #[must_use]
+    pub fn depends_on_others(&self) -> bool {
+        let found = self.nodes.iter().flat_map(|node| &node.refused);
+        let mut found = found.flat_map(|refusal| &refusal.found);
+        let is_near = |found: &Found| matches!(found.reason, Reason::PodAffinity | Reason::SpreadTooUneven);
+        self.schedulable || found.any(is_near)
+    }
+
     /// Number of nodes that fit.
     #[must_use]
     pub fn fitting(&self) -> usize {

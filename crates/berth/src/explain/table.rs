@@ -1,5 +1,6 @@
 //! The answer as text: the verdict first, then nodes by reason, claims, and what would help.
 
+use super::because::because;
 use super::cause::Cause;
 use super::layout::{Row, count, names, rows};
 use super::report::{ClaimReport, ClaimState, NodeReport, Offer, PreemptionReport, Refusal, Report};
@@ -39,6 +40,9 @@ pub fn render(report: &Report, width: usize) -> String {
     refused_nodes(&mut out, report, width);
     claims(&mut out, report, width);
     inline_volumes(&mut out, report, width);
+    if is_nominated(report) {
+        return out;
+    }
     if !report.advice.is_empty() {
         heading(
             &mut out,
@@ -52,6 +56,12 @@ pub fn render(report: &Report, width: usize) -> String {
         }
     }
     out
+}
+
+/// Whether the pod has a node once those that it preempted are gone.
+fn is_nominated(report: &Report) -> bool {
+    let code = report.waiting.as_ref().map(|waiting| waiting.code);
+    code == Some(Cause::PodNominated)
 }
 
 fn bullet(text: &str, width: usize) -> String {
@@ -76,6 +86,11 @@ fn waiting(out: &mut String, report: &Report, width: usize) {
     for evidence in &waiting.evidence {
         out.push_str(&bullet(evidence, width));
     }
+    if waiting.is_kept() {
+        for line in wrapped(&format!("What to do: {}", waiting.code.remedy()), width) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
     out.push('\n');
 }
 
@@ -89,9 +104,15 @@ fn verdict(out: &mut String, report: &Report, width: usize) {
                 1 => format!("{} does not fit on the only node", report.pod),
                 _ => format!("{} fits on none of {nodes}", report.pod),
             };
+            let because = match because(report) {
+                because if because.is_empty() => because,
+                because => format!(": {because}"),
+            };
             match &report.preemption {
+                // The pods that are in the way are terminating.
+                _ if is_nominated(report) => (FAIR, format!("{nowhere} yet{because}")),
                 Some(room) => (FAIR, format!("{nowhere} as it is, but {}", with_room(room))),
-                None => (BAD, nowhere),
+                None => (BAD, format!("{nowhere}{because}")),
             }
         }
         (fitting, Some(best)) => {

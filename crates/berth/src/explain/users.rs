@@ -38,6 +38,20 @@ pub(super) fn attached(objects: &Objects, pod: &Pod, node: &str, on_node: &[&Pod
         }
     }
     let needed: BTreeSet<String> = drivers_of(objects, pod);
+    let more = |driver: &str| {
+        let attached = used.get(driver);
+        let own = disks_of(objects, pod).into_iter().filter(|(own, _)| *own == driver);
+        let own: BTreeSet<&str> = own.map(|(_, handle)| handle).collect();
+        let own = own
+            .iter()
+            .filter(|handle| attached.is_none_or(|attached| !attached.contains(**handle)));
+        let new = claims_of(objects, pod).into_iter().filter(|(_, claim)| {
+            let class = claim.class_name().and_then(|class| objects.classes.get(class));
+            claim.spec.volume_name.is_empty() && class.is_some_and(|class| class.provisioner == driver)
+        });
+        let inline = pod.spec.volumes.iter().filter_map(|volume| volume.csi.as_ref());
+        own.count() + new.count() + inline.filter(|csi| csi.driver == driver).count()
+    };
     let limits = objects
         .csi_nodes
         .get(node)
@@ -51,10 +65,11 @@ pub(super) fn attached(objects: &Objects, pod: &Pod, node: &str, on_node: &[&Pod
             Some((i64::from(of) - count as i64, driver, of, count))
         });
     let tightest = limits.min_by_key(|(left, ..)| *left);
-    tightest.map_or(Detail::Nothing, |(_, driver, of, count)| Detail::Attached {
+    tightest.map_or(Detail::Nothing, |(left, driver, of, count)| Detail::Attached {
         driver: driver.name.clone(),
         count,
         of,
+        excess: usize::try_from(more(&driver.name) as i64 - left).unwrap_or(0),
         pods: users.remove(driver.name.as_str()).into_iter().flatten().collect(),
     })
 }

@@ -8,7 +8,7 @@ use super::layout::names;
 use super::world::Objects;
 use berth_core::api::{PersistentVolume, PersistentVolumeClaim};
 use berth_core::binder::VolumeBinder;
-use berth_core::model::{AccessModes, Claim};
+use berth_core::model::{AccessModes, Claim, Volume};
 use berth_core::names::HOSTNAME;
 use berth_core::nodes::NodeId;
 use berth_core::quantity::Bytes;
@@ -57,6 +57,19 @@ pub(super) fn unfit(
         }
     }
     found.into_values().collect()
+}
+
+/// The free volumes that would serve a claim.
+pub(super) fn fitting<'o>(
+    binder: &'o VolumeBinder,
+    objects: &'o Objects,
+    claim: &'o Claim,
+) -> impl Iterator<Item = &'o Volume> {
+    let class = claim.class.map_or("", |class| binder.symbols().text(class));
+    let volumes = objects.volumes.values();
+    let volumes = volumes.filter(move |volume| volume.class_name() == class && volume.status.phase != "Bound");
+    let fitting = volumes.filter(|volume| cause(binder, objects, claim, volume).is_none());
+    fitting.filter_map(|volume| binder.volume_named(&volume.metadata.name))
 }
 
 /// Why a volume does not serve a claim; `None` if it would, or is in use.

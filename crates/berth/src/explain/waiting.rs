@@ -1,25 +1,27 @@
 //! Why a pod that fits waits anyway: which component should act, and the evidence that it does not.
 
+mod tried;
+
 use super::cause::Cause;
-use super::evidence::{Event, Lease, ago};
+use super::evidence::{Event, ago, lasting};
+use super::held;
 use super::layout::{count, names};
+use super::played::Place;
 use super::report::{ClaimReport, Report};
 use super::world::World;
 use berth_core::api;
 use berth_core::names::{NO_PROVISIONER, PROVISIONED_BY};
-use berth_scheduler::scheduler::DEFAULT_SCHEDULER_NAME;
 use jiff::Timestamp;
 use serde::Serialize;
 
 /// Maximum number of names listed.
 const NAMES_SHOWN: usize = 3;
-/// A component that has written an event this recently is active, in seconds.
-const RECENT: i64 = 3600;
 /// A provisioner that has reported progress on a volume for this long without a result counts as silent, in seconds.
 const PATIENCE: i64 = 300;
 
 /// Why a pod has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Waiting {
     /// The cause.
     pub code: Cause,
@@ -29,18 +31,22 @@ pub struct Waiting {
     /// The evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// The scheduler tries the pod again within this time, in seconds, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_within_seconds: Option<i64>,
 }
 
 impl Waiting {
-    fn new(code: Cause, text: impl Into<String>) -> Self {
+    pub(super) fn new(code: Cause, text: impl Into<String>) -> Self {
         Self {
             code,
             text: text.into(),
             evidence: Vec::new(),
+            retry_within_seconds: None,
         }
     }
 
-    fn with(self, evidence: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn with(self, evidence: impl IntoIterator<Item = String>) -> Self {
         Self {
             evidence: evidence.into_iter().collect(),
             ..self
@@ -71,6 +77,7 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
         return Waiting::new(code, "");
     }
     let found = asked.gated().or_else(|| asked.nominated()).or_else(|| asked.unserved());
+    let found = found.or_else(|| held::of_pod(world, pod, report));
     if let Some(found) = found {
         return found;
     }
@@ -83,10 +90,15 @@ pub(super) fn why(world: &World, pod: &api::Pod, report: &Report) -> Waiting {
         let is_kept = |waiting: &Waiting| waiting.is_kept();
         return provisioned
             .filter(is_kept)
-            .unwrap_or_else(|| Waiting::new(Cause::PodUnschedulable, ""));
+            .or_else(|| asked.after_others())
+            .unwrap_or_else(|| {
+                let unused = held::of_unused(world, pod, report);
+                Waiting::new(Cause::PodUnschedulable, unused.unwrap_or_default())
+            });
     }
     let found = provisioned
         .or_else(|| asked.timed_out())
+        .or_else(|| asked.others_first())
         .or_else(|| asked.named())
         .or_else(|| asked.refused_before())
         .or_else(|| asked.not_looked_at());
@@ -120,11 +132,20 @@ impl Asked<'_> {
         self.world.now.unwrap_or_default()
     }
 
+    /// How long ago it was, in seconds, if both times are known.
+    fn age(&self, then: Option<Timestamp>) -> Option<i64> {
+        Some(self.world.now?.as_second() - then?.as_second())
+    }
+
+    /// How long ago the pod was created, in seconds.
+    fn pod_age(&self) -> Option<i64> {
+        let created = self.pod.metadata.creation_timestamp.as_deref()?;
+        self.age(created.parse().ok())
+    }
+
     fn since(&self, time: Option<&str>) -> String {
-        let then = time
-            .and_then(|time| time.parse().ok())
-            .filter(|_| self.world.now.is_some());
-        then.map_or(String::new(), |then| format!(" for {}", self.ago(then)))
+        let age = self.age(time.and_then(|time| time.parse().ok()));
+        age.map_or(String::new(), |age| format!(" for {}", lasting(age)))
     }
 
     fn events(&self) -> impl Iterator<Item = &Event> {
@@ -215,60 +236,6 @@ impl Asked<'_> {
         })
     }
 
-    /// No scheduler serves the pod's `schedulerName`. Without leases this is unknown.
-    fn unserved(&self) -> Option<Waiting> {
-        let name = self.pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
-        let name = name.unwrap_or(DEFAULT_SCHEDULER_NAME);
-        let evidence = &self.world.evidence;
-        if evidence.leases.is_empty() || self.was_looked_at() {
-            return None;
-        }
-        let own = [name.to_owned(), format!("berth-scheduler.{name}")];
-        let usual = ["kube-scheduler", "berth-scheduler"];
-        let serves = |lease: &&Lease| {
-            own.contains(&lease.name) || (name == DEFAULT_SCHEDULER_NAME && usual.contains(&lease.name.as_str()))
-        };
-        let now = self.now();
-        let is_recent = |event: &Event| {
-            let last = event.last.map(|last| now.as_second() - last.as_second());
-            event.is_of(name) && last.is_some_and(|age| age < RECENT)
-        };
-        let leases = || evidence.leases.iter();
-        let placed = self.world.objects.pods.values().any(|pod| {
-            let theirs = pod.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
-            let later = pod.metadata.creation_timestamp >= self.pod.metadata.creation_timestamp;
-            theirs.unwrap_or(DEFAULT_SCHEDULER_NAME) == name && !pod.spec.node_name.is_empty() && later
-        });
-        // A scheduler of Berth does not announce its profiles.
-        let maybe = leases().any(|lease| lease.announces_scheduler && lease.is_held(now) && !serves(&lease));
-        let served = leases().filter(serves).any(|lease| lease.is_held(now));
-        if served || maybe || placed || evidence.events.iter().any(is_recent) {
-            return None;
-        }
-        let text = format!(
-            "waits{} for scheduler {name:?}, which does not respond: it holds no lease and wrote no event in the last hour",
-            self.since(self.pod.metadata.creation_timestamp.as_deref())
-        );
-        let told = leases().filter(serves).map(|lease| {
-            let renewed = lease.renewed.map_or("never renewed".to_owned(), |renewed| {
-                format!("last renewed {} ago", self.ago(renewed))
-            });
-            format!(
-                "lease {}/{} of {}: {renewed}",
-                lease.namespace, lease.name, lease.holder
-            )
-        });
-        Some(Waiting::new(Cause::PodSchedulerAbsent, text).with(told))
-    }
-
-    /// Whether a scheduler has reported anything about the pod.
-    fn was_looked_at(&self) -> bool {
-        let mut conditions = self.pod.status.conditions.iter();
-        let refused = conditions.any(|condition| condition.kind == "PodScheduled" && condition.status == "False");
-        let selected = self.report.claims.iter().any(|claim| claim.selected_node().is_some());
-        refused || selected || self.events().any(|event| event.reason == "FailedScheduling")
-    }
-
     /// A claim waits for its provisioner.
     fn provisioner(&self, claim: &ClaimReport) -> Option<Waiting> {
         let class = self.world.objects.classes.get(claim.class.as_deref()?)?;
@@ -308,14 +275,17 @@ impl Asked<'_> {
             .selected_node()
             .map_or(String::new(), |node| format!(" on node {node}"));
         let lasting = since.map_or(String::new(), |since| format!(" for {}", self.ago(since)));
-        let text = format!(
-            "waits{lasting} for {provisioner} to provision claim {}{on}",
-            claim.claim
-        );
+        let text = |silent: &str| {
+            format!(
+                "waits{lasting} for {provisioner}{silent} to provision claim {}{on}",
+                claim.claim
+            )
+        };
         // Without events it is unknown whether the provisioner is active.
         if at_work || evidence.events.is_empty() {
-            return Some(Waiting::new(Cause::PodProvisioning, text));
+            return Some(Waiting::new(Cause::PodProvisioning, text("")));
         }
+        let text = text(", which does not respond,");
         let heard = evidence.events.iter().filter(|event| event.is_of(provisioner));
         let heard = heard.filter_map(|event| event.last).max();
         let silent = match heard {
@@ -385,53 +355,78 @@ impl Asked<'_> {
         told
     }
 
-    /// Binding the volumes took too long, maybe more than once.
-    fn timed_out(&self) -> Option<Waiting> {
-        let words = |event: &&Event| {
-            let message = &event.message;
-            let late = message.contains("timed out") || message.contains("deadline exceeded");
-            event.reason == "FailedScheduling" && message.contains("binding volumes") && late
+    /// It fits, but gets no place: other waiting pods need it, or its volumes cannot be provisioned.
+    fn others_first(&self) -> Option<Waiting> {
+        let turns = self.world.turns.as_ref()?;
+        let own = self.pod.metadata.full_name();
+        let left = turns.left(&own)?;
+        let fitting = || self.report.nodes.iter().filter(|node| node.fits);
+        let wants = |volume: &String| {
+            let mut volumes = fitting().filter_map(|node| node.volumes.as_ref());
+            volumes.any(|volumes| volumes.existing.values().any(|wanted| wanted == volume))
         };
-        let found: Vec<&Event> = self.events().filter(words).collect();
-        let last = found.iter().filter_map(|event| event.last).max();
-        let times: u64 = found.iter().map(|event| event.count).sum();
-        let last = last.map_or(String::new(), |last| format!(", last {} ago", self.ago(last)));
-        let message = &found.first()?.message;
-        let times = if times == 1 {
-            "once".to_owned()
-        } else {
-            format!("{times} times")
+        // Without nodes only whether it fits is known.
+        let is_brief = self.report.nodes.is_empty();
+        let namespace = &self.pod.metadata.namespace;
+        // A claim that several pods use is bound where the first of them runs.
+        let shared = |place: &Place| {
+            let own = self.report.claims.iter().filter(|claim| claim.is_delayed());
+            let mut own = own.map(|claim| format!("{namespace}/{}", claim.claim));
+            own.find(|claim| place.claims.contains(claim))
         };
-        let text = format!("got a node, but its volumes were not bound in time: {times}{last}");
-        Some(Waiting::new(Cause::PodBindingTimedOut, text).with([format!("the scheduler says: {message}")]))
+        let takes = |place: &Place| {
+            let is_there = is_brief || fitting().any(|node| node.name == place.node);
+            is_there || shared(place).is_some() || place.volumes.iter().any(wants)
+        };
+        let rivals: Vec<(&str, &Place)> = turns.others(&own).filter(|(_, place)| takes(place)).collect();
+        let get = match rivals.as_slice() {
+            [] if left.lacks_volumes => {
+                let text = "fits, but its volumes cannot be provisioned";
+                let said = Some(left.message.clone()).filter(|message| !message.is_empty());
+                return Some(Waiting::new(Cause::PodProvisioningFailed, text).with(said));
+            }
+            // It had a node and lost it.
+            [] => return None,
+            [_] => "another pending pod gets",
+            _ => "other pending pods get",
+        };
+        let priority = i64::from(self.pod.spec.priority.unwrap_or(0));
+        let is_higher = !rivals.is_empty() && rivals.iter().all(|(_, place)| place.priority > priority);
+        let why = if is_higher { " by priority" } else { "" };
+        let told = rivals.iter().take(NAMES_SHOWN).map(|(name, place)| {
+            if let Some(claim) = shared(place) {
+                return format!("{name} gets claim {claim}, which both use, bound on {}", place.node);
+            }
+            let taken = place.volumes.iter().filter(|volume| wants(volume));
+            match taken.map(String::as_str).collect::<Vec<_>>().as_slice() {
+                [] => format!("{name} gets a place on {}", place.node),
+                [volume] => format!("{name} gets volume {volume} on {}", place.node),
+                volumes => format!("{name} gets volumes {} on {}", volumes.join(", "), place.node),
+            }
+        });
+        let more = rivals.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0);
+        let more = more.map(|more| format!("and {}", count(more, "more pod", "more pods")));
+        let told: Vec<String> = told.chain(more).collect();
+        Some(Waiting::new(Cause::PodOthersFirst, format!("fits, but {get} its place{why}")).with(told))
     }
 
-    /// The scheduler refused it, and will retry.
-    fn refused_before(&self) -> Option<Waiting> {
-        let refusals = self.events().filter(|event| event.reason == "FailedScheduling");
-        let last = refusals.max_by_key(|event| event.last);
-        let mut conditions = self.pod.status.conditions.iter();
-        let condition = conditions.find(|one| one.kind == "PodScheduled" && one.status == "False");
-        let (message, when) = match (last, condition) {
-            (Some(event), _) => (event.message.as_str(), event.last),
-            (None, Some(condition)) => (condition.message.as_str(), None),
-            (None, None) => return None,
-        };
-        let when = when.map_or(String::new(), |when| format!(" {} ago", self.ago(when)));
-        let text =
-            format!("was refused{when} but fits now: the scheduler retries within 5 min, or when something changes");
-        let told = (!message.is_empty()).then(|| format!("the scheduler said: {message}"));
-        Some(Waiting::new(Cause::PodRefusedBefore, text).with(told))
-    }
-
-    /// No scheduler has processed it. Nothing can be said about a pod that no API server has stored.
-    fn not_looked_at(&self) -> Option<Waiting> {
-        let created = self.pod.metadata.creation_timestamp.as_deref()?;
-        let since = self.since(Some(created));
-        if !self.report.schedulable || !matches!(self.pod.status.phase.as_str(), "" | "Pending") {
+    /// It fits nowhere yet, but will once other waiting pods have a node.
+    fn after_others(&self) -> Option<Waiting> {
+        let turns = self.world.turns.as_ref()?;
+        let own = self.pod.metadata.full_name();
+        let place = turns.place_of(&own)?;
+        // Whether a component that has not acted yet will act is unknown.
+        let is_ready = |claim: &ClaimReport| claim.is_delayed() || claim.code == Cause::ClaimBound;
+        if !self.report.claims.iter().all(is_ready) {
             return None;
         }
-        let text = format!("waits{since}; no scheduler has tried it yet");
-        Some(Waiting::new(Cause::PodNotLookedAt, text))
+        let others: Vec<&str> = turns.others(&own).map(|(name, _)| name).collect();
+        let have = match others.as_slice() {
+            [] => return None,
+            [other] => format!("{other} has"),
+            others => format!("{} have", names(others, NAMES_SHOWN)),
+        };
+        let text = format!("fits on no node yet, but on {} once {have} a node", place.node);
+        Some(Waiting::new(Cause::PodAfterOthers, text))
     }
 }

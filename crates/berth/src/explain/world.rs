@@ -4,6 +4,7 @@
 //! pod) and for trying advice.
 
 use super::evidence::Evidence;
+use super::played::Turns;
 use crate::input::Gaps;
 use berth_core::api::{self, Object};
 use berth_core::names;
@@ -24,6 +25,8 @@ pub struct World {
     pub gaps: Gaps,
     /// Its time. Unknown for files without events and leases.
     pub now: Option<Timestamp>,
+    /// Which of the waiting pods get a place, if several wait.
+    pub turns: Option<Turns>,
 }
 
 impl World {
@@ -31,6 +34,12 @@ impl World {
     pub fn upsert(&mut self, object: Object) {
         self.cluster.upsert(&object);
         self.objects.keep(object);
+    }
+
+    /// The number of pods without a node.
+    pub(super) fn waiting_pods(&self) -> usize {
+        let waits = |pod: &&api::Pod| pod.spec.node_name.is_empty() && !pod.is_finished();
+        self.objects.pods.values().filter(waits).count()
     }
 }
 

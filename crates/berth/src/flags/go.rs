@@ -25,7 +25,7 @@ pub(crate) fn address(text: &str) -> anyhow::Result<SocketAddr> {
     if let Some(port) = text.strip_prefix(':') {
         let port = port
             .parse()
-            .map_err(|_| anyhow::anyhow!("{text:?} is no address to listen on: expected a port, such as :8080"))?;
+            .map_err(|_| anyhow::anyhow!("{text:?} is not a listen address: expected a port, such as :8080"))?;
         // An IPv6 socket accepts IPv4 as well, but there are machines without IPv6.
         let any = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
             Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -36,7 +36,7 @@ pub(crate) fn address(text: &str) -> anyhow::Result<SocketAddr> {
     let mut found = text.to_socket_addrs().ok().into_iter().flatten();
     found
         .next()
-        .ok_or_else(|| anyhow::anyhow!("{text:?} is no address to listen on: expected HOST:PORT or :PORT"))
+        .ok_or_else(|| anyhow::anyhow!("{text:?} is not a listen address: expected HOST:PORT or :PORT"))
 }
 
 /// The components that accept arguments in the format of Go programs.

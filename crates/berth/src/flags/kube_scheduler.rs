@@ -1,8 +1,8 @@
 //! The flags of kube-scheduler that `berth scheduler` supports in addition to its own, and those that it accepts.
 
 use super::accepted::{Accepted, Flag, Table};
+use super::generic::{self, GenericArgs};
 use super::logging;
-use super::secure::SecureArgs;
 use crate::duration::duration;
 use clap::Args;
 use std::time::Duration;
@@ -11,27 +11,15 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Flags of kube-scheduler")]
 pub struct KubeSchedulerArgs {
-    /// Name of the lease. Defaults to what the configuration says, or to berth-scheduler.
-    #[arg(long, value_name = "NAME")]
-    pub leader_elect_resource_name: Option<String>,
-    /// How long a leader tries to renew its lease before it gives up. Defaults to what the configuration says, or to 10s.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub leader_elect_renew_deadline: Option<Duration>,
-    /// Interval between tries to get or renew the lease. Defaults to what the configuration says, or to 2s.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub leader_elect_retry_period: Option<Duration>,
+    /// Flags that kube-controller-manager has, too.
+    #[command(flatten)]
+    pub generic: GenericArgs,
     /// How long an unschedulable pod waits before it is retried without an event.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub pod_max_in_unschedulable_pods_duration: Duration,
-    /// Log level: from 4 on like --verbose.
-    #[arg(long = "v", value_name = "LEVEL")]
-    pub verbosity: Option<u32>,
     /// Name of the lease if neither a flag nor the configuration has one.
     #[arg(long, hide = true, value_name = "NAME", default_value = "berth-scheduler")]
     pub usual_lease: String,
-    /// TLS.
-    #[command(flatten)]
-    pub secure: SecureArgs,
     /// Flags that have no effect.
     #[command(flatten)]
     pub unused: Accepted<Unused>,
@@ -41,58 +29,10 @@ pub struct KubeSchedulerArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct Unused;
 
-const IN_MEMORY: &str = "without a certificate file, one is generated at each start";
-const USUAL_TLS: &str = "TLS 1.2 and 1.3 with the cipher suites that are safe today are spoken";
-const HTTP_1: &str = "metrics and health are served over HTTP/1.1";
-const SAME_SERVER: &str = "the API server of --kubeconfig authorizes metrics requests";
-const TOKENS_ONLY: &str = "metrics clients authenticate with a token, not a certificate";
-const TEN_SECONDS: &str = "responses of the API server are cached for ten seconds";
-const UNLIMITED: &str = "Berth limits concurrent requests, not their rate";
-const NO_PROFILES: &str = "there is no profile to serve";
-const ALL_METRICS: &str = "all metrics are served, with all of their labels";
-const ONE_VERSION: &str = "Berth works as one version of it does, with any API server";
-
 impl Table for Unused {
     const FLAGS: &'static [&'static [Flag]] = &[
-        &[
-            Flag::value("cert-dir", IN_MEMORY),
-            Flag::value("tls-cipher-suites", USUAL_TLS),
-            Flag::value("tls-curve-preferences", USUAL_TLS),
-            Flag::value("tls-min-version", USUAL_TLS),
-            Flag::value("tls-sni-cert-key", "there is one certificate"),
-            Flag::value("http2-max-streams-per-connection", HTTP_1),
-            Flag::switch("disable-http2-serving", HTTP_1),
-            Flag::switch("permit-address-sharing", "the port is not shared"),
-            Flag::switch("permit-port-sharing", "the port is not shared"),
-            Flag::value("authentication-kubeconfig", SAME_SERVER),
-            Flag::switch("authentication-skip-lookup", TOKENS_ONLY),
-            Flag::value("authentication-token-webhook-cache-ttl", TEN_SECONDS),
-            Flag::switch("authentication-tolerate-lookup-failure", TOKENS_ONLY),
-            Flag::value("authorization-kubeconfig", SAME_SERVER),
-            Flag::value("authorization-webhook-cache-authorized-ttl", TEN_SECONDS),
-            Flag::value("authorization-webhook-cache-unauthorized-ttl", TEN_SECONDS),
-            Flag::value("client-ca-file", TOKENS_ONLY),
-            Flag::value("requestheader-allowed-names", TOKENS_ONLY),
-            Flag::value("requestheader-client-ca-file", TOKENS_ONLY),
-            Flag::value("requestheader-extra-headers-prefix", TOKENS_ONLY),
-            Flag::value("requestheader-group-headers", TOKENS_ONLY),
-            Flag::value("requestheader-uid-headers", TOKENS_ONLY),
-            Flag::value("requestheader-username-headers", TOKENS_ONLY),
-            Flag::value("master", "the kubeconfig specifies the API server"),
-            Flag::value("kube-api-qps", UNLIMITED),
-            Flag::value("kube-api-burst", UNLIMITED),
-            Flag::value("kube-api-content-type", "Berth uses JSON"),
-            Flag::value("leader-elect-resource-lock", "the lock is always a lease"),
-            Flag::switch("profiling", NO_PROFILES),
-            Flag::switch("contention-profiling", NO_PROFILES),
-            Flag::value("allow-metric-labels", ALL_METRICS),
-            Flag::value("allow-metric-labels-manifest", ALL_METRICS),
-            Flag::value("disabled-metrics", ALL_METRICS),
-            Flag::value("show-hidden-metrics-for-version", ALL_METRICS),
-            Flag::value("emulated-version", ONE_VERSION),
-            Flag::value("min-compatibility-version", ONE_VERSION),
-            Flag::value("write-config-to", "/configz shows the configuration"),
-        ],
+        generic::FLAGS,
+        &[Flag::value("write-config-to", "/configz shows the configuration")],
         logging::FLAGS,
     ];
 }

@@ -5,7 +5,9 @@
 //! of Go programs ([`go`]).
 
 pub mod accepted;
+pub mod generic;
 pub mod go;
 pub mod kube_scheduler;
 pub mod logging;
 pub mod secure;
+pub mod storage_controllers;

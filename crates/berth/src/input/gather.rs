@@ -151,11 +151,17 @@ impl<'a> Gather<'a> {
         self.summary.taken_at = self.summary.taken_at.max(Some(time));
     }
 
+    /// Records that all objects of a kind were listed.
+    pub(super) fn listed(&mut self, plural: &str) {
+        self.summary.listed.insert(plural.to_owned());
+    }
+
     /// Reads the comments at the top of a text.
     pub(super) fn comments(&mut self, text: &str) {
         let head = Head::of(text);
         head.gaps.iter().for_each(|gap| self.summary.gaps.add(*gap));
         self.summary.taken_at = self.summary.taken_at.max(head.taken_at);
+        head.listed.into_iter().for_each(|plural| self.listed(plural));
     }
 
     /// Records that the current document is invalid from here on.
@@ -326,7 +332,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Handles the capacity report of a driver. An unreadable one is set aside, as in the scheduler.
+    /// Handles the capacity report of a driver. An unreadable one is ignored, as in the scheduler.
     fn report(&mut self, report: Value) {
         if matches!(self.sink, Sink::Values(_)) {
             return self.hand_on(report, "");

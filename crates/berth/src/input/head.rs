@@ -1,6 +1,7 @@
 //! The comments at the top of a snapshot: when it was taken, and what is missing. Other programs can read the file
 //! anyway.
 
+use berth_core::time::seconds;
 use jiff::Timestamp;
 use std::fmt::{self, Write};
 
@@ -8,6 +9,8 @@ use std::fmt::{self, Write};
 const SNAPSHOT: &str = "# A cluster as `berth snapshot` ";
 /// The start of the line with the time.
 const TAKEN_AT: &str = "# Taken at: ";
+/// The start of the line with further kinds that were listed.
+const LISTED: &str = "# Also listed: ";
 /// The start of a line about a gap.
 const GAP: &str = "# Missing: ";
 
@@ -18,6 +21,8 @@ pub(crate) struct Head<'t> {
     pub(crate) taken_at: Option<Timestamp>,
     /// What could not be read, one line each.
     pub(crate) gaps: Vec<&'t str>,
+    /// Kinds that were listed although decisions do not read them, by their plural.
+    pub(crate) listed: Vec<&'t str>,
 }
 
 impl<'t> Head<'t> {
@@ -32,6 +37,8 @@ impl<'t> Head<'t> {
                 head.taken_at = time.parse().ok();
             }
             head.gaps.extend(line.strip_prefix(GAP));
+            let listed = line.strip_prefix(LISTED).into_iter();
+            head.listed.extend(listed.flat_map(|plurals| plurals.split(", ")));
         }
         head
     }
@@ -40,8 +47,16 @@ impl<'t> Head<'t> {
     pub(crate) fn begin(taken_at: Option<Timestamp>, out: &mut String) -> fmt::Result {
         writeln!(out, "{SNAPSHOT}{} saw it.", env!("CARGO_PKG_VERSION"))?;
         match taken_at {
-            Some(time) => writeln!(out, "{TAKEN_AT}{}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            Some(time) => writeln!(out, "{TAKEN_AT}{}", seconds(time)),
             None => Ok(()),
+        }
+    }
+
+    /// Writes the line with further kinds that were listed.
+    pub(crate) fn listed(plurals: &[&str], out: &mut String) -> fmt::Result {
+        match plurals {
+            [] => Ok(()),
+            plurals => writeln!(out, "{LISTED}{}", plurals.join(", ")),
         }
     }
 
@@ -60,11 +75,13 @@ mod tests {
         let mut text = String::new();
         let time = "2026-03-01T12:00:00Z".parse().unwrap();
         Head::begin(Some(time), &mut text).unwrap();
+        Head::listed(&["events", "leases"], &mut text).unwrap();
         Head::gap("pods: this user may\nnot list them", &mut text).unwrap();
         let whole = format!("{text}---\n# Missing: nodes: no\n# Taken at: 2027-03-01T12:00:00Z\n");
         let expected = Head {
             taken_at: Some(time),
             gaps: vec!["pods: this user may not list them"],
+            listed: vec!["events", "leases"],
         };
         assert_eq!(Head::of(&whole), expected);
         assert_eq!(

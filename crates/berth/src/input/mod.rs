@@ -21,7 +21,7 @@ use berth_core::api::Object;
 pub(crate) use gather::in_some_namespace;
 use gather::{Gather, Sink};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub(crate) use yaml::value_of;
 pub enum Source {
     /// `-`
     StandardInput,
+    /// Standard input that was read before.
+    Buffered(Vec<u8>),
     /// A file, or a directory with all its `.yaml`, `.yml` and `.json` files, recursively. Names that start with a dot
     /// are skipped.
     Path(PathBuf),
@@ -48,6 +50,8 @@ pub enum Source {
     Gap(String),
     /// The time of the cluster state in the other sources.
     TakenAt(Timestamp),
+    /// The plural of a kind of which the other sources contain every object, although decisions do not read it.
+    Listed(String),
 }
 
 impl From<&std::ffi::OsStr> for Source {
@@ -73,6 +77,8 @@ pub struct Summary {
     pub gaps: Gaps,
     /// The time of the cluster state. Only snapshots contain it.
     pub taken_at: Option<Timestamp>,
+    /// Kinds that decisions do not read and that were listed, by their plural: if there is no object, there was none.
+    pub listed: BTreeSet<String>,
 }
 
 impl Summary {
@@ -84,6 +90,7 @@ impl Summary {
         self.warnings.splice(0..0, other.warnings);
         other.gaps.iter().for_each(|gap| self.gaps.add(gap));
         self.taken_at = self.taken_at.max(other.taken_at);
+        self.listed.extend(other.listed);
     }
 }
 
@@ -205,10 +212,17 @@ pub fn read_parts_in(
     progress: &mut dyn Progress,
     sink: &mut dyn FnMut(serde_json::Value),
 ) -> Result<Summary, ReadError> {
-    let gather = Gather::new(Sink::Values(sink), progress)
+    read_into(sources, standard_input, gather_parts(namespace, progress, sink))
+}
+
+fn gather_parts<'a>(
+    namespace: &'a str,
+    progress: &'a mut dyn Progress,
+    sink: &'a mut dyn FnMut(serde_json::Value),
+) -> Gather<'a> {
+    Gather::new(Sink::Values(sink), progress)
         .in_namespace(namespace)
-        .allowing_parts();
-    read_into(sources, standard_input, gather)
+        .allowing_parts()
 }
 
 /// [`read_parts_in`], including objects of all other kinds: events and leases show why a pod waits.
@@ -222,10 +236,7 @@ pub fn read_all_parts_in(
     progress: &mut dyn Progress,
     sink: &mut dyn FnMut(serde_json::Value),
 ) -> Result<Summary, ReadError> {
-    let gather = Gather::new(Sink::Values(sink), progress)
-        .in_namespace(namespace)
-        .allowing_parts()
-        .with_others();
+    let gather = gather_parts(namespace, progress, sink).with_others();
     read_into(sources, standard_input, gather)
 }
 
@@ -253,10 +264,14 @@ fn read_into(sources: &[Source], standard_input: &mut dyn Read, mut gather: Gath
                 let read = standard_input.read_to_end(&mut bytes).map(|_| bytes);
                 contents("standard input".into(), Format::Either, read, &mut gather);
             }
+            Source::Buffered(bytes) => {
+                contents("standard input".into(), Format::Either, Ok(bytes.clone()), &mut gather);
+            }
             Source::Path(path) if path.is_dir() => directory(path, &mut gather),
             Source::Path(path) => file(path, &mut gather),
             Source::Gap(gap) => gather.gap(gap),
             Source::TakenAt(time) => gather.taken_at(*time),
+            Source::Listed(plural) => gather.listed(plural),
             Source::Text { name, bytes } => contents(Arc::clone(name), Format::Either, Ok(bytes.clone()), &mut gather),
         }
     }

@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// set or a pod template a few times, some thousand values at most; "a billion laughs" needs millions.
 const ALIASED_VALUES_MAX: usize = 200_000;
 
+/// Maximum depth of a document, with its aliases unfolded: the limit for JSON. Whatever walks an object uses the stack for each level.
+const DEPTH_MAX: usize = 128;
+
 /// An error that ends the reading of a document.
 struct Fault {
     line: usize,
@@ -108,16 +111,19 @@ impl Fault {
     }
 }
 
-/// A value that aliases can refer to, with the number of values in it.
+/// A value that aliases can refer to, with the number of values in it, and their depth.
 struct Anchored {
     value: Value,
     size: usize,
+    depth: usize,
 }
 
 struct Composer<'t> {
     parser: Parser<'t, StrInput<'t>>,
     anchors: HashMap<usize, Anchored>,
     aliased_values: usize,
+    /// The number of lists and maps around the current value.
+    depth: usize,
 }
 
 impl<'t> Composer<'t> {
@@ -129,6 +135,7 @@ impl<'t> Composer<'t> {
             parser: Parser::new_from_str_with_options(text, options),
             anchors: HashMap::new(),
             aliased_values: 0,
+            depth: 0,
         }
     }
 
@@ -151,7 +158,7 @@ impl<'t> Composer<'t> {
             match event {
                 Event::DocumentStart(..) => {
                     self.anchors.clear();
-                    self.aliased_values = 0;
+                    (self.aliased_values, self.depth) = (0, 0);
                     return Ok(Some(span.start));
                 }
                 Event::StreamEnd => return Ok(None),
@@ -177,6 +184,8 @@ impl<'t> Composer<'t> {
             gather.document(place, value);
             return self.end_of_document();
         };
+        // This map is the first level, and the list of items the second.
+        self.depth = 1;
         let mut keys = MapBuilder::default();
         let mut list = false;
         let mut place = place.clone();
@@ -228,12 +237,12 @@ impl<'t> Composer<'t> {
         self.node(event, span)
     }
 
-    /// The value that starts with `event`. The parser's nesting limit bounds the recursion.
+    /// The value that starts with `event`.
     fn node(&mut self, event: Event<'t>, span: Span) -> Result<Value, Fault> {
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => (scalar_value(text, style, tag.as_deref(), span)?, anchor),
-            Event::SequenceStart(_, anchor, _) => (self.sequence()?, anchor),
-            Event::MappingStart(_, anchor, _) => (self.mapping()?, anchor),
+            Event::SequenceStart(_, anchor, _) => (self.deeper(span, Self::sequence)?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.deeper(span, Self::mapping)?, anchor),
             Event::Alias(anchor) => return self.alias(anchor, span),
             _ => return Err(Fault::at(span.start, "not YAML: expected a value")),
         };
@@ -241,6 +250,17 @@ impl<'t> Composer<'t> {
             self.remember(anchor, &value);
         }
         Ok(value)
+    }
+
+    /// Reads what is inside a list or map, which bounds the recursion.
+    fn deeper(&mut self, span: Span, read: fn(&mut Self) -> Result<Value, Fault>) -> Result<Value, Fault> {
+        if self.depth >= DEPTH_MAX {
+            return Err(too_deep(span));
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
     }
 
     fn sequence(&mut self) -> Result<Value, Fault> {
@@ -287,6 +307,7 @@ impl<'t> Composer<'t> {
         let anchored = Anchored {
             value: value.clone(),
             size: size_of_value(value),
+            depth: depth_of_value(value),
         };
         self.anchors.insert(anchor, anchored);
     }
@@ -295,6 +316,9 @@ impl<'t> Composer<'t> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             return Err(Fault::at(span.start, "the alias refers to a value that it is part of"));
         };
+        if self.depth + anchored.depth > DEPTH_MAX {
+            return Err(too_deep(span));
+        }
         self.aliased_values = self.aliased_values.saturating_add(anchored.size);
         if self.aliased_values > ALIASED_VALUES_MAX {
             return Err(Fault::at(
@@ -306,6 +330,21 @@ impl<'t> Composer<'t> {
         }
         Ok(anchored.value.clone())
     }
+}
+
+fn too_deep(span: Span) -> Fault {
+    let problem = format!("lists and maps are nested more than {DEPTH_MAX} levels deep");
+    Fault::at(span.start, problem)
+}
+
+/// The number of lists and maps around the innermost value.
+fn depth_of_value(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(values) => values.iter().map(depth_of_value).max(),
+        Value::Object(values) => values.values().map(depth_of_value).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+    };
+    1 + below.unwrap_or(0)
 }
 
 fn size_of_value(value: &Value) -> usize {

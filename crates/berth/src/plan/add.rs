@@ -5,7 +5,8 @@ use super::items::{self, ItemLine};
 use super::read::{Given, PlanError};
 use super::watch::Deadline;
 use super::{PlanArgs, words};
-use crate::simulate::table::cpu;
+use crate::simulate::table::{cpu, what_changes};
+use berth_cluster::simulation::Difference;
 use berth_core::quantity::Bytes;
 use berth_plan::{AddAnswer, Cost, Need, Oracle, Waiting, What, add};
 use serde::Serialize;
@@ -31,6 +32,11 @@ pub(super) struct Answer {
     /// Why the first of them waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) why_left: Option<Blame>,
+    /// What changes with the addition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) changes: Option<Difference>,
+    /// Whether the current cluster was simulated until nothing changes. If not, more pods may run with more time.
+    pub(super) is_at_rest: bool,
     /// Number of simulations.
     pub(super) simulations: usize,
     /// Whether time ran out.
@@ -116,6 +122,11 @@ pub(super) fn answer(found: &AddAnswer, simulations: usize, given: &Given) -> An
         }),
         left: found.left.clone(),
         why_left: why_left.map(|left| blame::of_pod(&last.simulation, &left.pod, &left.message, given.gaps())),
+        changes: found
+            .addition
+            .as_ref()
+            .map(|addition| super::changes(&found.before, &addition.after)),
+        is_at_rest: found.before.is_at_rest,
         simulations,
         time_up: found.time_up,
     }
@@ -124,41 +135,8 @@ pub(super) fn answer(found: &AddAnswer, simulations: usize, given: &Given) -> An
 /// The answer as text: first what to add, then how good that is, then the items.
 pub(super) fn render(answer: &Answer, width: usize) -> String {
     let mut out = String::new();
-    let pods = words::count(answer.not_running, "pod", "pods");
-    match &answer.addition {
-        None if answer.not_running == 0 => {
-            words::verdict(&mut out, "Everything runs", ": nothing to add.", true, width);
-        }
-        None if answer.time_up => {
-            let rest = format!(": {pods} would not run. Time ran out; set a longer --time-limit.");
-            words::verdict(&mut out, "No addition was found", &rest, false, width);
-        }
-        None => {
-            let rest = format!(": {pods} would not run with any number of the nodes and disks that can be added.");
-            words::verdict(&mut out, "No addition helps", &rest, false, width);
-        }
-        Some(addition) => {
-            let sentence = format!("Add {}", items::sentence(&addition.items));
-            let rest = match answer.left.len() {
-                0 if answer.not_running == 1 => ": then the pending pod runs.".to_owned(),
-                0 => format!(": then all {} pending pods run.", answer.not_running),
-                left => format!(": {left} of {pods} would still be left."),
-            };
-            words::verdict(&mut out, &sentence, &rest, answer.left.is_empty(), width);
-            words::line(&mut out, &how_good(answer, addition), width);
-        }
-    }
-    let of_nodes = |addition: &&AdditionAnswer| addition.items.iter().all(ItemLine::is_node);
-    if let (Some(need), Some(_)) = (&answer.at_least.because, answer.addition.as_ref().filter(of_nodes)) {
-        let nodes = words::count(answer.at_least.nodes, "node is", "nodes are");
-        words::line(&mut out, &format!("At least {nodes} needed: {}.", because(need)), width);
-    }
-    let of_disks = |addition: &&AdditionAnswer| addition.items.iter().all(ItemLine::is_disk);
-    if let (Some(least), Some(_)) = (&answer.at_least_disks, answer.addition.as_ref().filter(of_disks)) {
-        let verb = if least.disks == 1 { "disk is" } else { "disks are" };
-        let sentence = format!("At least {} {verb} needed: {}.", least.disks, because(&least.because));
-        words::line(&mut out, &sentence, width);
-    }
+    verdict(&mut out, answer, width);
+    at_least(&mut out, answer, width);
     if let Some(addition) = &answer.addition {
         items::table(&mut out, &addition.items, width);
         if let Some(one_less) = &addition.one_less {
@@ -168,8 +146,70 @@ pub(super) fn render(answer: &Answer, width: usize) -> String {
     if let Some(left) = &answer.why_left {
         words::blame(&mut out, "LEFT", left, true, width);
     }
+    if let Some(changes) = &answer.changes {
+        what_changes(&mut out, changes, width);
+    }
     words::played(&mut out, answer.simulations, width);
     out
+}
+
+/// What to add, and how good that is.
+fn verdict(out: &mut String, answer: &Answer, width: usize) {
+    let pods = words::count(answer.not_running, "pod", "pods");
+    match &answer.addition {
+        None if !answer.is_at_rest => {
+            let rest = format!(": {pods} did not run by then. Set a longer --time-limit.");
+            words::verdict(
+                out,
+                "Time ran out before the cluster was simulated",
+                &rest,
+                false,
+                width,
+            );
+        }
+        None if answer.not_running == 0 => {
+            words::verdict(out, "Everything runs", ": nothing to add.", true, width);
+        }
+        None if answer.time_up => {
+            let rest = format!(": {pods} would not run. Time ran out; set a longer --time-limit.");
+            words::verdict(out, "No addition was found", &rest, false, width);
+        }
+        None => {
+            let rest = format!(": {pods} would not run with any number of the nodes and disks that can be added.");
+            words::verdict(out, "No addition helps", &rest, false, width);
+        }
+        Some(addition) => {
+            let sentence = format!("Add {}", items::sentence(&addition.items));
+            let rest = match answer.left.len() {
+                0 if answer.not_running == 1 => ": then the pending pod runs.".to_owned(),
+                0 => format!(": then all {} pending pods run.", answer.not_running),
+                left => format!(": {left} of {pods} would still be left."),
+            };
+            words::verdict(out, &sentence, &rest, answer.left.is_empty(), width);
+            words::line(out, &how_good(answer, addition), width);
+        }
+    }
+}
+
+/// The minimum of any addition.
+fn at_least(out: &mut String, answer: &Answer, width: usize) {
+    if let (Some(need), None) = (&answer.at_least.because, &answer.addition) {
+        let nodes = words::count(answer.at_least.nodes, "node is", "nodes are");
+        let (cost, why) = (answer.at_least.cost, because(need));
+        let sentence = format!("If only nodes are added, at least {nodes} needed, which cost at least {cost}: {why}.");
+        words::line(out, &sentence, width);
+    }
+    let of_nodes = |addition: &&AdditionAnswer| addition.items.iter().all(ItemLine::is_node);
+    if let (Some(need), Some(_)) = (&answer.at_least.because, answer.addition.as_ref().filter(of_nodes)) {
+        let nodes = words::count(answer.at_least.nodes, "node is", "nodes are");
+        words::line(out, &format!("At least {nodes} needed: {}.", because(need)), width);
+    }
+    let of_disks = |addition: &&AdditionAnswer| addition.items.iter().all(ItemLine::is_disk);
+    if let (Some(least), Some(_)) = (&answer.at_least_disks, answer.addition.as_ref().filter(of_disks)) {
+        let verb = if least.disks == 1 { "disk is" } else { "disks are" };
+        let sentence = format!("At least {} {verb} needed: {}.", least.disks, because(&least.because));
+        words::line(out, &sentence, width);
+    }
 }
 
 /// How good an addition is, in one or two sentences.
@@ -178,11 +218,11 @@ fn how_good(answer: &Answer, addition: &AdditionAnswer) -> String {
     let of_nodes = addition.items.iter().all(ItemLine::is_node);
     let bound = match (addition.is_optimal, of_nodes, answer.at_least.cost > Cost(0)) {
         (true, ..) => "No cheaper nodes suffice: all were tried, or are too few.".to_owned(),
-        (false, true, true) => {
+        (false, of_nodes, true) => {
+            let nodes = if of_nodes { "any nodes" } else { "nodes alone" };
             let least = answer.at_least.cost;
-            format!("It is the cheapest found; any nodes that suffice cost at least {least}.")
+            format!("It is the cheapest found; {nodes} that suffice cost at least {least}.")
         }
-        (false, false, true) => "It is the cheapest found; nodes that suffice cost more.".to_owned(),
         (false, _, false) => "It is the cheapest found.".to_owned(),
     };
     let minimal = match (addition.is_minimal, addition.items.len()) {
@@ -198,7 +238,7 @@ fn how_good(answer: &Answer, addition: &AdditionAnswer) -> String {
 }
 
 /// Why this many nodes are needed.
-fn because(need: &Need) -> String {
+pub(super) fn because(need: &Need) -> String {
     let bytes = |bytes: i64| Bytes(bytes).to_string();
     let (needed, free) = (need.needed, need.free);
     match &need.what {

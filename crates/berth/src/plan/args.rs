@@ -21,17 +21,16 @@ pub enum PlanOutput {
     Json,
     /// Manifests of what to add, for --overlay.
     Yaml,
-    /// A self-contained web page: the cluster with the addition.
+    /// A self-contained web page: the cluster with the addition, or after the change.
     Html,
 }
 
 impl PlanOutput {
-    /// Refuses options that apply only to additions.
-    pub(super) fn must_be_plain(self) -> Result<(), PlanError> {
+    /// Refuses manifests where nothing is added.
+    pub(super) fn must_not_be_manifests(self) -> Result<(), PlanError> {
         match self {
-            Self::Table | Self::Json => Ok(()),
-            Self::Yaml => Err(PlanError::Output("yaml")),
-            Self::Html => Err(PlanError::Output("html")),
+            Self::Table | Self::Json | Self::Html => Ok(()),
+            Self::Yaml => Err(PlanError::NoManifests),
         }
     }
 }
@@ -73,10 +72,10 @@ pub struct PlanArgs {
     #[arg(long, value_name = "zone|nodes=N", value_parser = survive, conflicts_with_all = ["fit", "shrink"])]
     pub survive: Option<Survive>,
     /// Find out which nodes can be removed with everything still running, and in which order they can be drained.
-    #[arg(long, conflicts_with_all = ["fit", "candidates"])]
+    #[arg(long, conflicts_with = "fit")]
     pub shrink: bool,
     /// File that lists what can be added, and at which cost. Defaults to more of the node and disk kinds in the cluster, in
-    /// each of its zones. See docs/plan.md.
+    /// each of its zones. With --shrink, the costs of nodes. See docs/plan.md.
     #[arg(long, value_name = "FILE", conflicts_with = "fit")]
     pub candidates: Option<PathBuf>,
     /// Output format.

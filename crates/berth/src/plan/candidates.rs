@@ -26,7 +26,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The JSON schema of the file.
+pub const SCHEMA: &str = include_str!("candidates.schema.json");
+
 const KIND: &str = "Candidates";
+
+/// Maximum number of disks of one kind in a node. Each is a volume in every simulation of a search.
+const DISKS_MAX: usize = 1000;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -78,10 +84,18 @@ pub(super) fn read(path: &Path, objects: &[Value]) -> Result<Offers, PlanError> 
         file: Arc::clone(&file),
         error,
     })?;
-    let value = input::value_of(&file, &text).map_err(ScenarioError::from)?;
+    read_text(&file, &text, objects)
+}
+
+/// Reads what can be added to a cluster from a text; `file` is its name in errors.
+///
+/// # Errors
+/// If it is another kind of file, or a field is unknown or invalid.
+pub fn read_text(file: &Arc<str>, text: &str, objects: &[Value]) -> Result<Offers, PlanError> {
+    let value = input::value_of(file, text).map_err(ScenarioError::from)?;
     let said = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let broken = |field: String, problem: String| PlanError::Candidates {
-        file: Arc::clone(&file),
+        file: Arc::clone(file),
         field,
         problem,
     };
@@ -131,6 +145,13 @@ fn node_kind(
     kind: NodeKind,
     allocatable: &Value,
 ) -> Result<Vec<Candidate>, (String, String)> {
+    for (at, disk) in kind.disks.iter().enumerate() {
+        let count = disk.count.unwrap_or(1);
+        if !(1..=DISKS_MAX).contains(&count) {
+            let problem = format!("found {count}, expected 1 to {DISKS_MAX}");
+            return Err((format!("disks[{at}].count"), problem));
+        }
+    }
     let all = zones(view);
     let template = |zone: &str| match (&kind.like, &kind.allocatable) {
         (Some(like), None) => {

@@ -4,6 +4,7 @@ use super::blame::{self, Blame};
 use super::read::{Given, PlanError};
 use super::watch::Deadline;
 use super::{PlanArgs, words};
+use berth_cluster::simulation::Difference;
 use berth_plan::{Fit, Oracle, Subject, fit};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,19 +26,27 @@ pub(super) struct FitAnswer {
     pub next: Option<Blame>,
     /// The new pods by node.
     pub nodes: BTreeMap<String, usize>,
+    /// What changes with as many replicas as fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Difference>,
     /// Number of simulations.
     pub simulations: usize,
     /// Whether time ran out.
     pub time_up: bool,
 }
 
-/// Answers the question.
-pub(super) fn answer(args: &PlanArgs, given: &Given, subject: &Subject) -> Result<FitAnswer, PlanError> {
+/// Searches for the answer.
+pub(super) fn search(args: &PlanArgs, given: &Given, subject: &Subject) -> Result<(Fit, usize), PlanError> {
     let mut watch = Deadline::after(args.time_limit);
     let mut oracle = Oracle::new(given.options.clone(), &mut watch);
     let found = fit(&mut oracle, &given.objects, subject)?;
     let simulations = oracle.simulations();
-    Ok(FitAnswer {
+    Ok((found, simulations))
+}
+
+/// The answer as data.
+pub(super) fn answer(found: &Fit, simulations: usize, given: &Given, subject: &Subject) -> FitAnswer {
+    FitAnswer {
         subject: subject.key().to_string(),
         replicas: subject.replicas(),
         fits: found.fits,
@@ -46,10 +55,14 @@ pub(super) fn answer(args: &PlanArgs, given: &Given, subject: &Subject) -> Resul
             .with_one_more
             .as_ref()
             .and_then(|played| blame::first_new(played, &found.before.standing, given.gaps())),
-        nodes: new_pods(&found),
+        nodes: new_pods(found),
+        changes: found
+            .with_all
+            .as_ref()
+            .map(|with_all| super::changes(&found.before, with_all)),
         simulations,
         time_up: found.time_up,
-    })
+    }
 }
 
 /// Number of additional pods by node.
@@ -73,6 +86,7 @@ pub(super) fn render(answer: &FitAnswer, width: usize) -> String {
     let verb = if answer.fits == 1 { "fits" } else { "fit" };
     let sentence = match answer.fits {
         0 if answer.exact => format!("No more replica of {} fits", answer.subject),
+        0 => format!("It is not known whether more replicas of {} fit", answer.subject),
         _ => format!("{most}{more} of {} {verb}", answer.subject),
     };
     let now = match answer.replicas {

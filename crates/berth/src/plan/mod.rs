@@ -13,13 +13,15 @@ mod watch;
 mod words;
 
 pub use args::{PlanArgs, PlanOutput};
+pub use candidates::SCHEMA;
+pub use candidates::read_text as read_candidates;
 pub use read::PlanError;
 
 use crate::run::{EXIT_DONE, EXIT_REFUSED, write_json};
 use crate::simulate;
 use crate::terminal::{self, Color, ProgressLine};
 use berth_cluster::simulation::Difference;
-use berth_plan::{AddAnswer, Subject, Survive};
+use berth_plan::{Played, Subject, Survive};
 use read::Given;
 use std::io::{self, Write};
 
@@ -42,11 +44,18 @@ pub fn plan(args: &PlanArgs, color: Color) -> anyhow::Result<u8> {
 }
 
 fn plan_fit(args: &PlanArgs, given: &Given, subject: &Subject, color: Color) -> anyhow::Result<bool> {
-    args.output.must_be_plain()?;
-    let answer = fit::answer(args, given, subject)?;
+    args.output.must_not_be_manifests()?;
+    let (found, simulations) = fit::search(args, given, subject)?;
+    let answer = fit::answer(&found, simulations, given, subject);
     match args.output {
         PlanOutput::Json => write_json(&answer)?,
-        _ => write!(color.stdout(), "{}", fit::render(&answer, terminal::width()))?,
+        PlanOutput::Html => {
+            let after = found.with_all.as_ref().or(found.with_one_more.as_ref());
+            write_page(args, given, &found.before, after)?;
+        }
+        PlanOutput::Table | PlanOutput::Yaml => {
+            write!(color.stdout(), "{}", fit::render(&answer, terminal::width()))?;
+        }
     }
     Ok(answer.fits > 0)
 }
@@ -63,15 +72,16 @@ fn plan_addition(args: &PlanArgs, given: &Given, color: Color) -> anyhow::Result
             let items = found.addition.as_ref().map_or(&[][..], |addition| &addition.items);
             io::stdout().write_all(items::manifests(items)?.as_bytes())?;
         }
-        PlanOutput::Html => io::stdout().write_all(page(args, given, &found).as_bytes())?,
+        PlanOutput::Html => {
+            let after = found.addition.as_ref().map(|addition| &addition.after);
+            write_page(args, given, &found.before, after)?;
+        }
     }
-    Ok(found.left.is_empty() && (found.addition.is_some() || found.before.standing.unrun == 0))
+    let all_run = found.before.is_at_rest && found.before.standing.unrun == 0;
+    Ok(found.left.is_empty() && (found.addition.is_some() || all_run))
 }
 
 fn plan_survival(args: &PlanArgs, given: &Given, what: Survive, color: Color) -> anyhow::Result<bool> {
-    if args.output == PlanOutput::Html {
-        args.output.must_be_plain()?;
-    }
     let (found, simulations) = survive::search(args, given, what)?;
     let answer = survive::answer(&found, simulations, given);
     match args.output {
@@ -80,30 +90,45 @@ fn plan_survival(args: &PlanArgs, given: &Given, what: Survive, color: Color) ->
             let items = found.addition.as_ref().map_or(&[][..], |addition| &addition.items);
             io::stdout().write_all(items::manifests(items)?.as_bytes())?;
         }
-        _ => write!(color.stdout(), "{}", survive::render(&answer, what, terminal::width()))?,
+        // The worst loss, and what the addition changes about it.
+        PlanOutput::Html => {
+            let worst = found.bad.first().and_then(|loss| loss.played.as_ref());
+            match (worst, &found.with_addition) {
+                (Some(worst), Some(helped)) => write_page(args, given, worst, Some(helped))?,
+                (worst, _) => write_page(args, given, &found.before, worst)?,
+            }
+        }
+        PlanOutput::Table => {
+            write!(color.stdout(), "{}", survive::render(&answer, what, terminal::width()))?;
+        }
     }
     Ok(found.is_safe())
 }
 
 fn plan_shrinking(args: &PlanArgs, given: &Given, color: Color) -> anyhow::Result<bool> {
-    args.output.must_be_plain()?;
+    args.output.must_not_be_manifests()?;
     let (found, simulations) = shrink::search(args, given)?;
     let answer = shrink::answer(&found, simulations);
     match args.output {
         PlanOutput::Json => write_json(&answer)?,
-        _ => write!(color.stdout(), "{}", shrink::render(&answer, terminal::width()))?,
+        PlanOutput::Html => write_page(args, given, &found.before, found.after.as_ref())?,
+        PlanOutput::Table | PlanOutput::Yaml => {
+            write!(color.stdout(), "{}", shrink::render(&answer, terminal::width()))?;
+        }
     }
     Ok(!found.removed.is_empty())
 }
 
-/// The report of a simulation of the cluster with the addition, including what changes.
-fn page(args: &PlanArgs, given: &Given, found: &AddAnswer) -> String {
-    let after = found
-        .addition
-        .as_ref()
-        .map_or(&found.before, |addition| &addition.after);
+/// What changes from one cluster to another.
+fn changes(before: &Played, after: &Played) -> Difference {
+    Difference::between(&before.simulation.outcome(), &after.simulation.outcome())
+}
+
+/// Writes the report of a simulation, including what changes from the current cluster to it.
+fn write_page(args: &PlanArgs, given: &Given, before: &Played, after: Option<&Played>) -> io::Result<()> {
+    let after = after.unwrap_or(before);
     let mut outcome = simulate::examined(&after.simulation, given.gaps());
-    outcome.changes = Some(Difference::between(&found.before.simulation.outcome(), &outcome));
+    outcome.changes = Some(Difference::between(&before.simulation.outcome(), &outcome));
     let subject = simulate::Subject::of(&args.filename, &args.cluster, &given.summary);
-    simulate::render_html(&outcome, &subject)
+    io::stdout().write_all(simulate::render_html(&outcome, &subject, None).as_bytes())
 }

@@ -45,17 +45,17 @@ pub enum PlanError {
         /// What was found and what was expected.
         problem: String,
     },
-    /// The question does not support this output.
-    #[error("-o {0} is only for additions; use table or json")]
-    Output(&'static str),
+    /// The question has no answer of this form.
+    #[error("-o yaml is only for additions; use table, json or html")]
+    NoManifests,
     /// An object cannot be created.
     #[error(transparent)]
     Refused(#[from] berth_core::effect::Refusal),
     /// An action on the cluster cannot be performed.
     #[error(transparent)]
     Impossible(Box<PerformError>),
-    /// Not even one simulation ended in time.
-    #[error("--time-limit: time ran out before anything was known; set a longer limit")]
+    /// The search ended without an answer.
+    #[error("--time-limit: time ran out; set a longer limit")]
     TimeUp,
 }
 

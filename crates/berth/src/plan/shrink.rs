@@ -4,7 +4,8 @@ use super::read::{Given, PlanError};
 use super::watch::Deadline;
 use super::{PlanArgs, words};
 use crate::simulate::table::columns::{Column, Columns};
-use crate::simulate::table::{indented, title};
+use crate::simulate::table::{indented, title, what_changes};
+use berth_cluster::simulation::Difference;
 use berth_plan::{Cost, Kept, Oracle, Removed, Shrunk, Why, shrink};
 use serde::Serialize;
 
@@ -25,6 +26,9 @@ pub(super) struct Answer<'a> {
     at_most: Cost,
     /// The nodes that are kept, and why.
     kept: &'a [Kept],
+    /// What changes without the removed nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Difference>,
     /// Number of simulations.
     simulations: usize,
     /// Whether time ran out.
@@ -33,9 +37,10 @@ pub(super) struct Answer<'a> {
 
 /// Searches for the answer.
 pub(super) fn search(args: &PlanArgs, given: &Given) -> Result<(Shrunk, usize), PlanError> {
+    let offers = given.offers(args)?;
     let mut watch = Deadline::after(args.time_limit);
     let mut oracle = Oracle::new(given.options.clone(), &mut watch);
-    let found = shrink(&mut oracle, &given.objects)?;
+    let found = shrink(&mut oracle, &given.objects, &offers.nodes)?;
     let simulations = oracle.simulations();
     Ok((found, simulations))
 }
@@ -48,6 +53,7 @@ pub(super) fn answer(found: &Shrunk, simulations: usize) -> Answer<'_> {
         cost: found.cost,
         at_most: found.at_most,
         kept: &found.kept,
+        changes: found.after.as_ref().map(|after| super::changes(&found.before, after)),
         simulations,
         time_up: found.time_up,
     }
@@ -58,6 +64,10 @@ pub(super) fn render(answer: &Answer<'_>, width: usize) -> String {
     let mut out = String::new();
     let names: Vec<&str> = answer.removed.iter().map(|removed| &*removed.node).collect();
     match names.as_slice() {
+        [] if answer.time_up => {
+            let rest = format!(": no more than {} of {} can be saved.", answer.at_most, answer.cost);
+            words::verdict(&mut out, "No node was found that can be removed", &rest, false, width);
+        }
         [] => words::verdict(
             &mut out,
             "No node can be removed",
@@ -113,6 +123,9 @@ pub(super) fn render(answer: &Answer<'_>, width: usize) -> String {
             let more = answer.kept.len() - KEPT_TOLD;
             indented(&mut out, 2, &format!("… and {more} more (-o json has them all)"), width);
         }
+    }
+    if let Some(changes) = &answer.changes {
+        what_changes(&mut out, changes, width);
     }
     words::played(&mut out, answer.simulations, width);
     out

@@ -4,25 +4,33 @@ use super::blame::{self, Blame};
 use super::items::{self, ItemLine};
 use super::read::{Given, PlanError};
 use super::watch::Deadline;
-use super::{PlanArgs, words};
+use super::{PlanArgs, add, words};
 use crate::simulate::table::columns::{Column, Columns};
-use berth_plan::{Cost, Loss, Oracle, Survive, Survived, survive};
+use berth_cluster::simulation::Difference;
+use berth_plan::{Cost, LeastSpare, Loss, Oracle, Survive, Survived, survive};
 use serde::Serialize;
 
 /// The result, as data.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer<'a> {
-    /// Number of losses tried.
+    /// Number of possible losses.
     losses: usize,
+    /// How many of them were tried.
+    tried: usize,
     /// Those with consequences, worst first.
     bad: &'a [Loss],
     /// Why the first pod of the worst one waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<Blame>,
+    /// What changes with the worst one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Difference>,
     /// What to add.
     #[serde(skip_serializing_if = "Option::is_none")]
     addition: Option<Spare>,
+    /// The minimum of any sufficient addition of nodes.
+    at_least: &'a LeastSpare,
     /// Number of simulations.
     simulations: usize,
     /// Whether time ran out.
@@ -31,9 +39,12 @@ pub(super) struct Answer<'a> {
 
 /// Spare nodes.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Spare {
     items: Vec<ItemLine>,
     cost: Cost,
+    /// Whether no cheaper nodes are sufficient.
+    is_optimal: bool,
 }
 
 /// Searches for the answer.
@@ -51,12 +62,16 @@ pub(super) fn answer<'a>(found: &'a Survived, simulations: usize, given: &Given)
     let worst = found.bad.first().and_then(|loss| loss.played.as_ref());
     Answer {
         losses: found.losses,
+        tried: found.tried,
         bad: &found.bad,
         why: worst.and_then(|played| blame::first_new(played, &found.before.standing, given.gaps())),
+        changes: worst.map(|played| super::changes(&found.before, played)),
         addition: found.addition.as_ref().map(|addition| Spare {
             items: addition.items.iter().map(ItemLine::of).collect(),
             cost: addition.cost,
+            is_optimal: found.is_optimal(),
         }),
+        at_least: &found.least,
         simulations,
         time_up: found.time_up,
     }
@@ -70,10 +85,16 @@ pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String
         Survive::Nodes(1) => "any one node".to_owned(),
         Survive::Nodes(count) => format!("any {count} nodes"),
     };
-    let tried = words::count(answer.losses, "loss was tried", "losses were tried");
+    let tried = words::count(answer.tried, "loss was tried", "losses were tried");
     match answer.bad.first() {
         None if answer.time_up => {
-            words::verdict(&mut out, "Time ran out", ": not all losses were tried.", false, width);
+            let rest = format!(": {tried} of {}, and none leaves pods behind.", answer.losses);
+            let rest = if answer.tried == 0 {
+                format!(" before any of {} losses was tried.", answer.losses)
+            } else {
+                rest
+            };
+            words::verdict(&mut out, "Time ran out", &rest, false, width);
         }
         None => {
             let sentence = format!("Every pod survives the loss of {any}");
@@ -102,11 +123,15 @@ pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String
                 ),
             };
             let sentence = format!(
-                "Add {}: {rest}. That costs {}.",
+                "Add {}: {rest}. That costs {}. {}",
                 items::sentence(&spare.items),
-                spare.cost
+                spare.cost,
+                how_good(answer, spare)
             );
             words::line(&mut out, &sentence, width);
+            if let Some(least) = at_least(answer.at_least) {
+                words::line(&mut out, &least, width);
+            }
         }
         None if !answer.bad.is_empty() && !answer.time_up => {
             words::line(&mut out, "No nodes that can be added help them.", width);
@@ -149,4 +174,28 @@ pub(super) fn render(answer: &Answer<'_>, what: Survive, width: usize) -> String
     }
     words::played(&mut out, answer.simulations, width);
     out
+}
+
+/// How good spare nodes are, in one sentence.
+fn how_good(answer: &Answer<'_>, spare: &Spare) -> String {
+    match (spare.is_optimal, answer.at_least.cost > Cost(0)) {
+        (true, _) => "No cheaper nodes suffice: all were tried, or are too few.".to_owned(),
+        (false, true) => format!(
+            "It is the cheapest found; any nodes that suffice cost at least {}.",
+            answer.at_least.cost
+        ),
+        (false, false) => "It is the cheapest found.".to_owned(),
+    }
+}
+
+/// Why at least this many nodes are needed.
+fn at_least(least: &LeastSpare) -> Option<String> {
+    let (lost, need) = (least.lost.as_ref()?, least.because.as_ref()?);
+    let nodes = words::count(least.nodes, "node is", "nodes are");
+    let why = format!("after the loss of {lost}, {}", add::because(need));
+    let zones = match least.of_all_zones {
+        true => "; likewise for the other zones, and a spare node does not help when its own zone is lost",
+        false => "",
+    };
+    Some(format!("At least {nodes} needed: {why}{zones}."))
 }

@@ -6,7 +6,7 @@ pub use sidecar::{SidecarArgs, Unused};
 
 use crate::cli::ComponentArgs;
 use crate::component::{identity, on_cluster_of, process, read};
-use crate::config::{GateArgs, PROVISIONER_GATES};
+use crate::config::{ATTRIBUTES_CLASSES, CROSS_NAMESPACE_SOURCES, Election, GateArgs, PROVISIONER_GATES, TOPOLOGY};
 use crate::duration::duration;
 use crate::flags::go::boolean;
 use crate::flags::logging;
@@ -174,9 +174,16 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
             Some(address) => Options::csi(Driver::connect(&address, settings).await?),
             None => Options::builtin(),
         };
-        let topology = args.gates.topology()?;
+        let topology = args.gates.of_provisioner(TOPOLOGY)?;
+        let cross_namespace = args.gates.of_provisioner(CROSS_NAMESPACE_SOURCES)?;
+        let attributes_classes = args.gates.of_provisioner(ATTRIBUTES_CLASSES)?;
+        options.naming = args.sidecar.naming()?;
         for one in &mut options.settings {
             one.node.clone_from(&node);
+            one.immediate = args.sidecar.immediate();
+            one.cross_namespace_sources = cross_namespace;
+            one.attributes_classes = attributes_classes;
+            one.prevent_mode_conversion = args.sidecar.prevent_volume_mode_conversion.unwrap_or(true);
             one.extra_create_metadata = args.extra_create_metadata.unwrap_or(false);
             one.volume_scheduling = gates.volume_scheduling;
             one.default_fs_type = args.default_fstype.clone().filter(|name| !name.is_empty());
@@ -195,7 +202,8 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         };
         let driver = options.settings.first().map_or("", |one| one.provisioner.as_str());
         let sidecar = args.sidecar.lease(driver, identity())?;
-        options.process = process(&args.component, &lease_name(&options, node.as_deref()), None);
+        let election = args.component.election(Election::off());
+        options.process = process(&args.component, &lease_name(&options, node.as_deref()), &election);
         options.process.leader_election = sidecar.or(options.process.leader_election);
         options.process.listen = listen;
         Ok(provisioner::run(client, options, cancel).await?)

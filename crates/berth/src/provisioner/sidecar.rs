@@ -8,6 +8,8 @@ use crate::flags::logging;
 use anyhow::Context;
 use berth_core::backoff::Backoff;
 use berth_kube::lease::LeaseOptions;
+use berth_provisioner::bids::Delays;
+use berth_provisioner::request::Naming;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -72,6 +74,39 @@ pub struct SidecarArgs {
         value_parser = boolean
     )]
     pub node_deployment: Option<bool>,
+    /// With one provisioner per node: create volumes for claims of classes with Immediate binding, too. The provisioners compete for
+    /// such a claim (default true).
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub node_deployment_immediate_binding: Option<bool>,
+    /// Longest delay before the first try to get such a claim.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
+    pub node_deployment_base_delay: Duration,
+    /// Longest delay before further tries to get such a claim.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub node_deployment_max_delay: Duration,
+    /// Refuse claims from a snapshot with another volume mode than the snapshot's, unless the snapshot allows it (default true).
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean
+    )]
+    pub prevent_volume_mode_conversion: Option<bool>,
+    /// First part of the names of new volumes.
+    #[arg(long, value_name = "PREFIX", default_value = "pvc")]
+    pub volume_name_prefix: String,
+    /// Number of characters of the claim's UID in the names of new volumes, without dashes; -1 for the UID as it is.
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
+    pub volume_name_uuid_length: i64,
     /// Send the topology of all nodes for claims without a selected node (default true).
     #[arg(
         long,
@@ -111,8 +146,8 @@ pub struct SidecarArgs {
 pub struct Unused;
 
 const UNLIMITED: &str = "Berth limits concurrent requests, not their rate";
-const EMPTY_VOLUMES: &str = "Berth makes empty volumes only";
-const OF_OLD: &str = "the external-provisioner has no such flag any more";
+const SOURCES: &str = "sources of volumes are released together with other work";
+const OF_OLD: &str = "the external-provisioner no longer has this flag";
 
 impl Table for Unused {
     const FLAGS: &'static [&'static [Flag]] = &[
@@ -123,20 +158,8 @@ impl Table for Unused {
             Flag::value("kube-api-capacity-qps", UNLIMITED),
             Flag::value("kube-api-capacity-burst", UNLIMITED),
             Flag::value("capacity-threads", "--workers limits capacity queries"),
-            Flag::value("cloning-protection-threads", EMPTY_VOLUMES),
-            Flag::value("snapshot-orphan-sweep-interval", EMPTY_VOLUMES),
-            Flag::switch("prevent-volume-mode-conversion", EMPTY_VOLUMES),
-            Flag::switch(
-                "node-deployment-immediate-binding",
-                "claims without a selected node are left to a provisioner that serves all nodes",
-            ),
-            Flag::value("node-deployment-base-delay", "see node-deployment-immediate-binding"),
-            Flag::value("node-deployment-max-delay", "see node-deployment-immediate-binding"),
-            Flag::value("volume-name-prefix", "volumes are named pvc- and the uid of the claim"),
-            Flag::value(
-                "volume-name-uuid-length",
-                "volumes are named pvc- and the uid of the claim",
-            ),
+            Flag::value("cloning-protection-threads", SOURCES),
+            Flag::value("snapshot-orphan-sweep-interval", SOURCES),
             Flag::value("metrics-path", "metrics are served under /metrics"),
             Flag::switch("enable-pprof", "there is no profile to serve"),
             Flag::switch("automaxprocs", "Berth uses the processors that it is given"),
@@ -148,6 +171,11 @@ impl Table for Unused {
         logging::FLAGS,
     ];
 }
+
+/// The number of digits in a UID.
+const UID_DIGITS: usize = 32;
+/// Names of volumes have at most 253 characters, and end with a dash and the UID of the claim, of 36 characters.
+const LONGEST_PREFIX: usize = 253 - 37;
 
 /// Where Kubernetes mounts the namespace of a pod.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -186,6 +214,36 @@ impl SidecarArgs {
         let node = environment("NODE_NAME").filter(|node| !node.is_empty());
         node.map(Some)
             .context("--node-deployment needs the environment variable NODE_NAME")
+    }
+
+    /// How volumes are named.
+    pub(super) fn naming(&self) -> anyhow::Result<Naming> {
+        let prefix = self.volume_name_prefix.clone();
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        let starts = prefix.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !starts || !prefix.chars().all(is_name) || prefix.len() > LONGEST_PREFIX {
+            anyhow::bail!(
+                "--volume-name-prefix: found {prefix:?}, expected lower case letters, digits, dashes and dots, at most \
+                 {LONGEST_PREFIX} of them, the first a letter or digit"
+            );
+        }
+        let uid_length = match self.volume_name_uuid_length {
+            -1 => None,
+            length => match usize::try_from(length) {
+                Ok(length) if (1..=UID_DIGITS).contains(&length) => Some(length),
+                _ => anyhow::bail!("--volume-name-uuid-length: found {length}, expected 1 to {UID_DIGITS}, or -1"),
+            },
+        };
+        Ok(Naming { prefix, uid_length })
+    }
+
+    /// How long to wait before trying to get an Immediate claim, if claims of that kind are served.
+    pub(super) fn immediate(&self) -> Option<Delays> {
+        let is_on = self.node_deployment_immediate_binding.unwrap_or(true);
+        is_on.then_some(Delays {
+            base: self.node_deployment_base_delay,
+            max: self.node_deployment_max_delay,
+        })
     }
 
     pub(super) fn backoff(&self) -> Backoff {
@@ -233,6 +291,23 @@ mod tests {
         assert_eq!(lease_name("ebs.csi.aws.com"), "ebs-csi-aws-com");
         assert_eq!(lease_name("example.com/disks"), "example-com-disks");
         assert_eq!(lease_name("disks."), "disks-X");
+    }
+
+    #[test]
+    fn volumes_are_named_as_told() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: SidecarArgs,
+        }
+        let naming = |line: &str| Line::parse_from(line.split(' ')).args.naming();
+        assert_eq!(naming("x").unwrap(), Naming::default());
+        let short = naming("x --volume-name-prefix=disk --volume-name-uuid-length=8").unwrap();
+        let claim = serde_json::json!({"metadata": {"name": "c", "uid": "0123-4567-89ab"}});
+        assert_eq!(short.volume(&serde_json::from_value(claim).unwrap()), "disk-01234567");
+        assert!(naming("x --volume-name-prefix=Disk").is_err());
+        assert!(naming("x --volume-name-uuid-length=0").is_err());
     }
 
     #[test]

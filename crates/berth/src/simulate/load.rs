@@ -137,12 +137,14 @@ pub(crate) fn prepare(
     standard_input: &mut dyn Read,
     progress: &mut dyn Progress,
 ) -> Result<Prepared, LoadError> {
-    let mut settings = how.decisions.read().map_err(GivenError::from)?.settings();
+    let configuration = how.decisions.read().map_err(GivenError::from)?;
+    let mut settings = configuration.settings();
     let mut objects = Vec::new();
     let mut summary = input::read_values(sources, standard_input, progress, &mut |value| {
         objects.push(value);
     })
     .map_err(GivenError::from)?;
+    summary.warnings.extend(configuration.files_warning());
     summary.warnings.extend(odd_agents(&objects));
     if objects.is_empty() {
         let skipped = match summary.to_string() {
@@ -191,7 +193,10 @@ fn odd_agents(objects: &[Value]) -> impl Iterator<Item = String> + '_ {
 }
 
 /// Without a configuration, Berth's defaults apply to any scheduler name. Reports it, if pods use another one.
-fn serve_all<'a>(profiles: &mut BTreeMap<String, Profile>, objects: impl Iterator<Item = &'a Value>) -> Option<String> {
+pub(crate) fn serve_all<'a>(
+    profiles: &mut BTreeMap<String, Profile>,
+    objects: impl Iterator<Item = &'a Value>,
+) -> Option<String> {
     let profile = profiles.get(DEFAULT_SCHEDULER_NAME)?.clone();
     let specs = objects.filter_map(pod_spec);
     let wanted: BTreeSet<&str> = specs.map(|spec| field::text(spec, "/schedulerName")).collect();

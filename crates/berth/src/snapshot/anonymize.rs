@@ -7,9 +7,13 @@
 //! them.
 
 use super::names::Names;
+use crate::component::{BERTH_LEASE, KUBE_LEASE};
 use berth_cluster::names as workload_names;
+use berth_core::clean::Rollback;
+use berth_core::hold::Hold;
 use berth_core::names;
 use berth_kube::REPORTS;
+use berth_kube::announce::ANNOUNCED_BY;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -111,9 +115,14 @@ pub(super) fn anonymize(objects: &mut [Value]) -> Names {
         }
         // A driver's name connects its class, its nodes and its volumes, and is public.
         let is_driver = object["kind"] == "CSIDriver" || object["kind"] == REPORTS.kind;
-        let driver = is_driver.then(|| object["metadata"]["name"].clone());
+        // A scheduler's lease shows that the scheduler runs, by its name.
+        let is_scheduler = object["kind"] == "Lease"
+            && object["metadata"]["name"].as_str().is_some_and(|name| {
+                name == KUBE_LEASE || name.split_once('.').map_or(name, |(first, _)| first) == BERTH_LEASE
+            });
+        let public = (is_driver || is_scheduler).then(|| object["metadata"]["name"].clone());
         words.object("", object);
-        if let Some(name) = driver {
+        if let Some(name) = public {
             object["metadata"]["name"] = name;
         }
     }
@@ -138,7 +147,7 @@ impl Words {
     /// A name with its words replaced.
     fn name(&mut self, text: &str) -> String {
         // Two special class names in drivers' reports.
-        if ["<fallback>", "<ephemeral>"].contains(&text) {
+        if [names::FALLBACK_CLASS, names::EPHEMERAL_CLASS].contains(&text) {
             return text.to_owned();
         }
         let mut out = String::with_capacity(text.len());
@@ -293,9 +302,57 @@ impl Words {
             names::SELECTED_NODE,
             names::SELECTED_NODE_ALPHA,
             names::STORAGE_CLASS_BETA,
+            ANNOUNCED_BY,
         ] {
             if let Some(Value::String(text)) = annotations.get_mut(key) {
                 *text = self.name(text);
+            }
+        }
+        for key in [names::HELD_FOR, names::MADE_FOR] {
+            self.mark(annotations, key, |hidden, text| {
+                let hold = Hold::parse(text)?;
+                let hold = Hold {
+                    pod: hidden.name(&hold.pod).into(),
+                    pod_uid: hidden.uid(&hold.pod_uid).into(),
+                    claim_uid: hidden.uid(&hold.claim_uid).into(),
+                    attempt: hold.attempt,
+                };
+                Some(hold.to_string())
+            });
+        }
+        self.mark(annotations, names::ROLLED_BACK_FOR, |hidden, text| {
+            let rollback = Rollback::parse(text)?;
+            let rollback = Rollback {
+                pod: hidden.name(&rollback.pod).into(),
+                pod_uid: hidden.uid(&rollback.pod_uid).into(),
+                claim_uid: hidden.uid(&rollback.claim_uid).into(),
+            };
+            Some(rollback.to_string())
+        });
+        self.mark(annotations, names::CLEAN, |hidden, uid| Some(hidden.uid(uid)));
+        // Everything else that these may say is a number or a switch.
+        for key in [names::COMMITTED, names::ABORTED, names::ROLLBACK] {
+            self.mark(annotations, key, |_, text| {
+                let is_plain = text.parse::<u64>().is_ok() || text.parse::<bool>().is_ok();
+                is_plain.then(|| text.to_owned())
+            });
+        }
+    }
+
+    /// Replaces what an annotation says, or drops an annotation that cannot be read.
+    fn mark(
+        &mut self,
+        annotations: &mut Map<String, Value>,
+        key: &str,
+        replaced: impl FnOnce(&mut Self, &str) -> Option<String>,
+    ) {
+        let Some(Value::String(text)) = annotations.get_mut(key) else {
+            return;
+        };
+        match replaced(self, text) {
+            Some(hidden) => *text = hidden,
+            None => {
+                annotations.remove(key);
             }
         }
     }
@@ -350,6 +407,9 @@ fn split_whole(text: &str) -> Option<(&str, &str)> {
         is_address.then(|| text.split_at(whole.len()))
     };
     uid()
+        .or_else(|| groups(text, 6, |group| group.len() == 2).and_then(split))
+        .or_else(|| groups(text, 3, |group| group.len() == 4 && is_number(group)).and_then(split))
+        .or_else(|| dashed_six(text))
         .or_else(|| four(text, '.').and_then(split))
         .or_else(|| {
             let length = four(text, '-')?;
@@ -359,6 +419,48 @@ fn split_whole(text: &str) -> Option<(&str, &str)> {
             split(length).filter(|_| is_private)
         })
         .or_else(six)
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The length of so many groups of hexadecimal digits at the start of a text, joined by dashes or by colons: the address of a
+/// network card, or an account number as providers print it.
+fn groups(text: &str, count: usize, is_group: fn(&str) -> bool) -> Option<usize> {
+    let length_of = |separator: char| {
+        let mut length = 0;
+        for (index, part) in text.splitn(count, separator).enumerate() {
+            let is_last = index + 1 == count;
+            // What follows the last group is not part of it.
+            let digits = part.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(part.len());
+            if !is_group(&part[..digits]) || !is_last && digits != part.len() {
+                return None;
+            }
+            length += digits + usize::from(!is_last);
+            if is_last {
+                return Some(length);
+            }
+        }
+        None
+    };
+    length_of('-').or_else(|| length_of(':'))
+}
+
+/// An IPv6 address that is written with dashes, as in the names of pods and nodes in DNS, and the rest of a text.
+fn dashed_six(text: &str) -> Option<(&str, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_hexdigit() && c != '-')
+        .unwrap_or(text.len());
+    let whole = text[..end].trim_end_matches('-');
+    let (rest, count) = (
+        &text[whole.len()..],
+        whole.split('-').filter(|group| !group.is_empty()).count(),
+    );
+    // Part of a word, such as the `db` of `10-dbase`.
+    let is_whole = rest.chars().next().is_none_or(|next| !next.is_alphanumeric());
+    let is_address = count >= 3 && whole.replace('-', ":").parse::<Ipv6Addr>().is_ok();
+    (is_whole && is_address).then_some((whole, rest))
 }
 
 /// The length of four byte-sized numbers at the start of a text.
@@ -417,6 +519,32 @@ mod tests {
         assert_eq!(driver["metadata"]["name"], "disk.example.com");
         assert_eq!(csi_node["spec"]["drivers"][0]["name"], "disk.example.com");
         assert_eq!(csi_node["metadata"]["name"], node["metadata"]["name"]);
+    }
+
+    #[test]
+    fn attempts_still_name_their_pods_and_claims() {
+        let annotations = json!({"binding.berth.dev/held-for": "db-0/secret-1/secret-2/7", "binding.berth.dev/clean": "secret-2",
+            "binding.berth.dev/rolled-back-for": "db-0/secret-1/secret-2", "binding.berth.dev/rollback": "true"});
+        let mut objects = [
+            json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "uid": "secret-2", "annotations": annotations}}),
+            json!({"kind": "Pod", "metadata": {"name": "db-0", "uid": "secret-1",
+                "annotations": {"binding.berth.dev/aborted": "6", "binding.berth.dev/committed": "hidden"}}}),
+        ];
+        anonymize(&mut objects);
+        let [claim, pod] = &objects;
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let (name, uid) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
+        let claim_uid = text(&claim["metadata"]["uid"]);
+        assert_eq!(
+            claim["metadata"]["annotations"],
+            json!({"binding.berth.dev/held-for": format!("{name}/{uid}/{claim_uid}/7"), "binding.berth.dev/clean": claim_uid,
+                "binding.berth.dev/rolled-back-for": format!("{name}/{uid}/{claim_uid}"), "binding.berth.dev/rollback": "true"})
+        );
+        assert_eq!(
+            pod["metadata"]["annotations"],
+            json!({"binding.berth.dev/aborted": "6"})
+        );
+        assert!(!claim.to_string().contains("secret"), "{claim}");
     }
 
     #[test]
@@ -483,5 +611,42 @@ mod tests {
         assert!(name.ends_with("-10-0-1"), "ordinals stay: {name}");
         assert_eq!(service["spec"], json!({}));
         assert_eq!(headless["spec"]["clusterIP"], "None");
+    }
+
+    #[test]
+    fn addresses_in_other_spellings_tell_nothing() {
+        for (name, hidden) in [
+            ("node-02-42-ac-11-00-02", "02-42"),
+            ("02:42:ac:11:00:02", "02:42"),
+            ("pod-2001-db8-0-7--12.default.pod", "0-7--12"),
+            ("host-fd00--1-23.internal", "1-23"),
+            ("acct-1234-5678-9012-bucket", "1234"),
+            ("6F1D2C3B-1234-4321-9876-123456789ABC", "1234"),
+        ] {
+            let mut objects = [
+                json!({"metadata": {"name": name}}),
+                json!({"spec": {"nodeName": name, "claimName": format!("data-{name}-0")}}),
+            ];
+            anonymize(&mut objects);
+            let text = serde_json::to_string(&objects).unwrap();
+            assert!(!text.contains(hidden), "{hidden} is in {text}");
+            let name = objects[0]["metadata"]["name"].as_str().unwrap();
+            assert_eq!(objects[1]["spec"]["nodeName"], name);
+            let claim = objects[1]["spec"]["claimName"].as_str().unwrap();
+            assert!(
+                claim.contains(name) && claim.ends_with("-0"),
+                "{claim} is not of {name}"
+            );
+        }
+        // Ordinals, ports and versions are no addresses.
+        for name in ["a-0-1-2-3", "web-12-0", "v1-28-4", "zone-1-2-3"] {
+            let mut objects = [json!({"metadata": {"name": name}})];
+            anonymize(&mut objects);
+            let (_, numbers) = name.split_once('-').unwrap();
+            assert!(
+                objects[0]["metadata"]["name"].as_str().unwrap().ends_with(numbers),
+                "{objects:?}"
+            );
+        }
     }
 }

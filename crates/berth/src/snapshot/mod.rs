@@ -100,6 +100,8 @@ pub struct Snapshot {
     taken_at: Option<Timestamp>,
     /// Kinds that the server does not have.
     not_served: Vec<&'static str>,
+    /// Kinds that were listed although decisions do not read them.
+    listed: Vec<&'static str>,
     /// The originals of replaced names.
     names: Names,
     options: Options,
@@ -160,7 +162,9 @@ pub async fn take(connection: &Connection, options: Options) -> Result<Snapshot,
     }
     if options.events {
         for (resource, fields) in EVIDENCE {
-            snapshot.list(connection, resource, None, fields).await?;
+            if snapshot.list(connection, resource, None, fields).await? && !snapshot.listed.contains(&resource.plural) {
+                snapshot.listed.push(resource.plural);
+            }
         }
     }
     snapshot.finish(options);
@@ -192,16 +196,20 @@ impl Snapshot {
         snapshot
     }
 
-    /// Adds the objects of a kind, of one namespace or all, that match the fields, if specified.
+    /// Adds the objects of a kind, of one namespace or all, that match the fields, if specified. Returns whether they could be
+    /// listed.
     async fn list(
         &mut self,
         connection: &Connection,
         resource: Resource,
         namespace: Option<&str>,
         fields: &str,
-    ) -> Result<(), ListError> {
+    ) -> Result<bool, ListError> {
         match cluster::list(connection, resource, namespace, fields).await {
-            Ok(Listed::Items(items)) => items.into_iter().for_each(|item| self.add(resource, item)),
+            Ok(Listed::Items(items)) => {
+                items.into_iter().for_each(|item| self.add(resource, item));
+                return Ok(true);
+            }
             Ok(Listed::NotServed) => self.not_served.push(resource.plural),
             // Without list permission it is unknown whether the cluster has the kind; most do not.
             Err(error) if error.is_forbidden() && resource == REPORTS => {}
@@ -213,7 +221,7 @@ impl Snapshot {
             }
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(false)
     }
 
     fn add(&mut self, resource: Resource, mut object: Value) {
@@ -274,6 +282,7 @@ impl Snapshot {
         if !self.not_served.is_empty() {
             let _ = writeln!(text, "# The server does not have: {}", self.not_served.join(", "));
         }
+        let _ = Head::listed(&self.listed, &mut text);
         for warning in self.warnings.iter() {
             let _ = Head::gap(warning, &mut text);
         }

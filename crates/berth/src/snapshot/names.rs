@@ -39,7 +39,8 @@ impl Names {
         let end_of = |is_in: &dyn Fn(char) -> bool| text.find(|letter| !is_in(letter)).unwrap_or(text.len());
         // UIDs and addresses contain characters that end a word.
         let whole = &text[..end_of(&|letter| letter.is_ascii_hexdigit() || matches!(letter, '-' | '.' | ':'))];
-        if self.0.contains_key(whole) {
+        // A file may hold an empty pseudonym, which would be found again and again.
+        if !whole.is_empty() && self.0.contains_key(whole) {
             return whole;
         }
         match end_of(&char::is_alphanumeric) {
@@ -118,5 +119,11 @@ mod tests {
         ] {
             assert_eq!(names.translate(text), expected);
         }
+    }
+
+    #[test]
+    fn an_empty_pseudonym_stands_nowhere() {
+        let names = Names::new([("everywhere".to_owned(), String::new())]);
+        assert_eq!(names.translate("so it is -- left out"), "so it is -- left out");
     }
 }

@@ -8,7 +8,7 @@
 use berth_cluster::names as workload_names;
 use berth_core::api::{self, Kind, ObjectMeta};
 use berth_core::names;
-use berth_kube::REPORTS;
+use berth_kube::{REPORTS, announce};
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
 use serde_json::{Map, Value};
@@ -54,6 +54,13 @@ const ANNOTATIONS: &[&str] = &[
     names::MIGRATED_PLUGINS,
     names::PRE_RESIZE_CAPACITY,
     names::ATTEMPT,
+    names::HELD_FOR,
+    names::MADE_FOR,
+    names::COMMITTED,
+    names::ABORTED,
+    names::ROLLBACK,
+    names::CLEAN,
+    names::ROLLED_BACK_FOR,
     workload_names::POD_DELETION_COST,
     workload_names::DEPLOYMENT_REVISION,
     workload_names::JOB_COMPLETION_INDEX,
@@ -62,11 +69,10 @@ const ANNOTATIONS: &[&str] = &[
     workload_names::START_SECONDS,
     workload_names::READY_SECONDS,
     workload_names::AGENT_MODE,
-    berth_kube::announce::CAPABILITIES,
+    announce::CAPABILITIES,
+    announce::SCHEDULER_NAMES,
+    announce::ANNOUNCED_BY,
 ];
-
-/// The attribute of a CSI volume that is read: the size of an inline volume.
-const VOLUME_ATTRIBUTE: &str = "csi.storage.k8s.io/size";
 
 /// Class parameters that are read: those of the built-in provisioners.
 fn is_read_parameter(key: &str) -> bool {
@@ -181,6 +187,7 @@ pub(super) fn reduce(object: Value) -> Result<Value, Unreadable> {
     if let Some(metadata) = reduced.get_mut("metadata").and_then(Value::as_object_mut) {
         // Two snapshots of the same cluster must be equal.
         metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
     }
     Ok(reduced)
 }
@@ -310,7 +317,8 @@ fn scrub(value: &mut Value) {
                 if let Value::Object(inner) = value {
                     match key.as_str() {
                         "annotations" => inner.retain(|key, _| ANNOTATIONS.contains(&key.as_str())),
-                        "volumeAttributes" => inner.retain(|key, _| key == VOLUME_ATTRIBUTE),
+                        // The only one that is read.
+                        "volumeAttributes" => inner.retain(|key, _| key == names::INLINE_SIZE),
                         "parameters" => inner.retain(|key, _| is_read_parameter(key)),
                         "nfs" | "hostPath" => inner.clear(),
                         _ => {}
@@ -364,6 +372,17 @@ mod tests {
                         {"name": "x", "csi": {"driver": "d", "volumeAttributes": {"csi.storage.k8s.io/size": "1Gi"}}}]},
                 "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}})
         );
+    }
+
+    #[test]
+    fn a_claim_keeps_the_attempt_that_holds_it() {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "n",
+            "annotations": {"binding.berth.dev/held-for": "p/u1/u2/3", "binding.berth.dev/rollback": "true"}}});
+        let reduced = reduce(claim.clone()).unwrap();
+        assert_eq!(reduced["metadata"], claim["metadata"]);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n",
+            "annotations": {"binding.berth.dev/committed": "2", "binding.berth.dev/aborted": "3"}}});
+        assert_eq!(reduce(pod.clone()).unwrap()["metadata"], pod["metadata"]);
     }
 
     #[test]

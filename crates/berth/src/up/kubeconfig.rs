@@ -12,6 +12,9 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
+/// The name of its context, as the API server writes it.
+pub(super) const CONTEXT: &str = "berth";
+
 /// A kubeconfig on disk. One in a temporary directory is removed with it.
 pub(super) struct Kubeconfig {
     path: PathBuf,
@@ -77,7 +80,7 @@ fn merged(existing: &str, own: &str) -> anyhow::Result<(String, Option<String>)>
         let mut entries = match &config[list] {
             Value::Null => Vec::new(),
             Value::Array(entries) => entries.clone(),
-            _ => bail!("the {list} in it are no list; give another --kubeconfig, or remove it"),
+            _ => bail!("`{list}` is not a list; set another --kubeconfig, or remove the file"),
         };
         let new = own[list].as_array().cloned().unwrap_or_default();
         entries.retain(|entry| new.iter().all(|new| new["name"] != entry["name"]));

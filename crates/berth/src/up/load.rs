@@ -84,7 +84,8 @@ fn left_out(objects: &[LeftOut]) -> Option<String> {
     for object in objects {
         *kinds.entry(&object.kind).or_default() += 1;
     }
-    let counts: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let named = |(kind, count): (&&str, &usize)| format!("{count} {}", crate::terminal::one_line(kind));
+    let counts: Vec<String> = kinds.iter().map(named).collect();
     let note = format!("left out: {} (kinds that are not served here)", counts.join(", "));
     (!counts.is_empty()).then_some(note)
 }

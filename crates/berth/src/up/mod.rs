@@ -19,13 +19,14 @@ pub use load::LoadError;
 
 use crate::cli::{AdmissionPlugin, UpArgs};
 use crate::cluster::Connection;
-use crate::config::EmbeddedControllerArgs;
+use crate::component;
+use crate::config::{EmbeddedControllerArgs, ProtectionName};
 use crate::input::{NoProgress, Source, read_all_values};
 use crate::terminal::Color;
-use crate::view::{self, Page};
+use crate::view::{self, Invocation, Page};
 use address::Listening;
 use anyhow::Context;
-use berth_apiserver::{Authority, Server, Tls};
+use berth_apiserver::{Authority, Server, Tls, read_token};
 use berth_cluster::names;
 use berth_cluster::sample::Shape;
 use berth_kube::api::Api;
@@ -85,7 +86,11 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
     read_all_values(&sources, &mut io::stdin().lock(), &mut NoProgress, &mut |object| {
         objects.push(object);
     })?;
-    let scheduling = scheduler_options(args)?;
+    let scheduling = scheduler::Options {
+        // Whoever asks why a pod waits sees which schedulers run.
+        announcement: component::announcement(component::LEASE_NAMESPACE, &args.decisions.read()?),
+        ..scheduler_options(args)?
+    };
     let objects = (!args.filename.is_empty()).then_some(objects);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -102,25 +107,25 @@ pub fn up(args: &UpArgs, color: Color) -> anyhow::Result<()> {
 /// # Errors
 /// If its configuration or its feature gates are invalid.
 pub fn scheduler_options(args: &UpArgs) -> anyhow::Result<scheduler::Options> {
-    Ok(crate::component::scheduler_options(&args.decisions.read()?))
+    Ok(component::scheduler_options(&args.decisions.read()?))
 }
 
-/// The settings of the volume controller. If no pod can run, its purpose is binding volumes: a bound volume can be deleted at once,
+/// What the volume controller is set to. If no pod can run, its purpose is binding volumes: a bound volume can be deleted at once,
 /// and its claim is lost, unless the user configures it otherwise.
-fn volume_settings(args: EmbeddedControllerArgs, chosen: &Chosen) -> berth_controller::Settings {
-    let mut settings = args.settings();
+fn controller_args(mut args: EmbeddedControllerArgs, chosen: &Chosen) -> EmbeddedControllerArgs {
     if args.protection.is_none() && !chosen.has(Component::Nodes) {
-        settings.protection = berth_controller::Protection::UsedByPods;
+        args.protection = Some(ProtectionName::UsedByPods);
     }
-    settings
+    args
 }
 
 /// The specified token, if any: from an argument, a file, or the environment.
 fn token(args: &UpArgs) -> anyhow::Result<Option<String>> {
     if let Some(path) = &args.token_file {
-        let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("cannot read the token in {}", path.display()))?;
-        return Ok(Some(text.trim().to_owned()));
+        let token = read_token(path);
+        return token
+            .map(Some)
+            .with_context(|| format!("cannot read the token in {}", path.display()));
     }
     let from_environment = || std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
     Ok(args.token.clone().or_else(from_environment))
@@ -168,19 +173,27 @@ async fn run(
         false => Some(Page::listen(args.view, view::new_token()?).await?),
     };
     // From the greeting on, Ctrl-C must work.
-    let interrupted = crate::component::interrupted();
+    let interrupted = component::interrupted();
     let is_sample = args.filename.is_empty();
     greet(color, &chosen, address, &kubeconfig, &started, is_sample, page.as_ref())?;
     tell::start(&client, begin, color, &cancel, &mut parts);
+    let controller = controller_args(args.controller, &chosen);
     if let Some(page) = page {
-        show(page, &client, address, args, &cancel, &mut parts);
+        let invocation = Invocation {
+            kubeconfig: Some(kubeconfig.path().to_owned()),
+            context: Some(kubeconfig::CONTEXT.to_owned()),
+            decisions: args.decisions.clone(),
+            controller,
+            ..Invocation::default()
+        };
+        show(page, &client, address, invocation, &cancel, &mut parts);
     }
     let hints_drivers = !args.simulate_drivers && args.csi_address.is_empty();
     let how = How {
         scheduling,
         volumes: berth_controller::Settings {
             driver_hint: hints_drivers.then_some(DRIVER_HINT),
-            ..volume_settings(args.controller, &chosen)
+            ..controller.settings()
         },
         drivers: drivers(args, &client)?,
         simulates_drivers: args.simulate_drivers,
@@ -274,13 +287,13 @@ fn show(
     page: Page,
     client: &Client,
     address: SocketAddr,
-    args: &UpArgs,
+    invocation: Invocation,
     cancel: &CancellationToken,
     parts: &mut Parts,
 ) {
     let api = Api::new(client.clone(), FIELD_MANAGER);
     let connection = Connection::new(api, format!("https://{address}"), PAGE_PATIENCE);
-    let mut tasks = page.start(&connection, args.decisions.clone(), cancel);
+    let mut tasks = page.start(&connection, invocation, cancel);
     parts.spawn(async move {
         while let Some(ended) = tasks.join_next().await {
             ended.context("the page")?;
@@ -335,6 +348,7 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         let options = controller::Options {
             settings: berth_controller::Settings {
                 volume_scheduling: gates.volume_scheduling,
+                claim_unused_since_time: gates.claim_unused_since_time,
                 ..how.volumes
             },
             process: process(CONTROLLER_PATIENCE),
@@ -349,13 +363,7 @@ fn start(client: &Client, chosen: &Chosen, how: How, cancel: &CancellationToken,
         for one in &mut options.settings {
             one.volume_scheduling = gates.volume_scheduling;
         }
-        // Most classes here have no limit: only those with one are published, and what files say about others counts.
-        options.capacity = gates.csi_storage_capacity.then(|| provisioner::CapacityOptions {
-            form: provisioner::CapacityForm::DriverStatus,
-            announce: true,
-            expiry: None,
-            ..provisioner::CapacityOptions::new("default")
-        });
+        options.capacity = gates.csi_storage_capacity.then(provisioner::CapacityOptions::builtin);
         let running = provisioner::run(client.clone(), options, cancel.clone());
         parts.spawn(async move { running.await.context("the provisioner") });
     }

@@ -128,7 +128,7 @@ impl Simulated {
         for _ in 0..TRIES {
             let view = match self.view().await {
                 Ok(view) => view,
-                Err(error) => return tracing::warn!(%error, "the room for inline volumes is not known"),
+                Err(error) => return tracing::warn!(%error, "the capacity for inline volumes is unknown"),
             };
             let rooms = match is_gone {
                 true => drivers.pod_gone(&view, pod),

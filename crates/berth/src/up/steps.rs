@@ -9,9 +9,8 @@ use super::csi::{Concerned, Drivers};
 use super::{FIELD_MANAGER, Parts};
 use anyhow::ensure;
 use berth_cluster::agent::{self, Mode};
-use berth_cluster::names::NODE_LEASES;
-use berth_cluster::workloads::{self, Workloads};
-use berth_cluster::{Objects, Step, View, class_protection, disruption, field, key_for, key_of, lifecycle, status};
+use berth_cluster::workloads::Workloads;
+use berth_cluster::{Objects, Step, View, controllers, disruption, field, key_of, lifecycle, status};
 use berth_core::api::Kind;
 use berth_core::backoff::Backoff;
 use berth_core::effect::{Effect, ObjectKey, When};
@@ -184,12 +183,10 @@ impl Reconciler for Steps {
 
     fn step(&mut self, key: &ObjectKey, now: Timestamp) -> Work<Job<()>> {
         let step = match &*key.kind {
-            "PodDisruptionBudget" => self.step_budget(key, now),
-            "VolumeAttributesClass" => self.step_attributes_class(key),
             "Node" => self.step_node(key, now),
             "Pod" => self.step_pod(key, now),
             _ => match &mut self.workloads {
-                Some(workloads) => workloads.reconcile(&self.view, key, now),
+                Some(workloads) => controllers::step(workloads, &self.view, key, now),
                 None => Step::default(),
             },
         };
@@ -201,10 +198,7 @@ impl Live for Steps {
     fn all_keys(&self) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
         if self.workloads.is_some() {
-            keys.extend(workloads::all(&self.view));
-            for kind in ["PodDisruptionBudget", "VolumeAttributesClass"] {
-                keys.extend(self.view.of_kind(kind).map(key_of));
-            }
+            keys.extend(controllers::all(&self.view));
         }
         if self.agents.is_some() {
             keys.extend(self.view.of_kind("Node").map(key_of));
@@ -250,39 +244,14 @@ impl Steps {
     /// The keys affected by an object that was created, changed or deleted.
     fn concerned(&self, object: &Value) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
-        let kind = field::kind(object);
         if self.workloads.is_some() {
-            keys.extend(workloads::concerned(&self.view, object));
-            keys.extend(disruption::concerned(&self.view, object));
-            keys.extend(class_protection::concerned(&self.view, object));
+            keys.extend(controllers::concerned(&self.view, object));
         }
         if self.agents.is_some() {
-            match kind {
-                "Node" => keys.push(key_of(object)),
-                "Pod" if has_node(object) => keys.push(key_of(object)),
-                "Lease" if field::namespace(object) == NODE_LEASES => {
-                    keys.push(key_for("Node", "", field::name(object)));
-                }
-                "PersistentVolumeClaim" | "PersistentVolume" => keys.extend(self.waiting_pods.keys().cloned()),
-                "Secret" | "ConfigMap" => {
-                    let namespace = field::namespace(object);
-                    let waiting = self.waiting_pods.keys().filter(|pod| pod.namespace == namespace);
-                    keys.extend(waiting.cloned());
-                }
-                _ => {}
-            }
+            keys.extend(agent::concerned(object, self.waiting_pods.keys()));
+            keys.extend(lifecycle::concerned(&self.view, object));
         }
         keys
-    }
-
-    fn step_budget(&self, key: &ObjectKey, now: Timestamp) -> Step {
-        let budget = self.view.find(key).filter(|_| self.workloads.is_some());
-        only(budget.and_then(|budget| disruption::step(&self.view, budget, now)))
-    }
-
-    fn step_attributes_class(&self, key: &ObjectKey) -> Step {
-        let class = self.view.find(key).filter(|_| self.workloads.is_some());
-        only(class.and_then(|class| class_protection::step(&self.view, class)))
     }
 
     /// Processes a node, its lease and its pods.
@@ -360,14 +329,6 @@ impl Steps {
         };
         let is_bound = status::holds(pod, "PodScheduled") && !field::is_deleting(pod);
         is_bound && self.announcing.contains(scheduler) && !self.announced.has(pod)
-    }
-}
-
-/// Carries out one effect, if there is one.
-fn only(effect: Option<Effect>) -> Step {
-    Step {
-        effects: effect.into_iter().collect(),
-        wake: None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Answers questions about the cluster in memory: why a pod is where it is, or nowhere, and what would come of a change.
 
+use super::invocation::Invocation;
 use super::owner::{Asker, Question};
 use super::what_if::{self, WhatIf};
 use crate::cli::{ExplainArgs, Output};
 use crate::cluster::{ClusterArgs, Connection, evidence_of};
-use crate::config::ConfigArgs;
 use crate::explain::{self, ExplainError};
 use bytes::Bytes;
 use http::StatusCode;
@@ -23,8 +23,10 @@ const WHAT_IF_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(super) struct Answers {
     connection: Connection,
-    decisions: ConfigArgs,
+    invocation: Arc<Invocation>,
     free: Arc<Semaphore>,
+    /// For the past, which takes a moment: whoever wants to see it does not wait for questions.
+    past: Arc<Semaphore>,
 }
 
 /// An object that somebody asks about.
@@ -79,12 +81,22 @@ impl Unanswered {
 pub(super) type Answer = (StatusCode, Bytes);
 
 impl Answers {
-    pub(super) fn new(connection: Connection, decisions: ConfigArgs) -> Self {
+    pub(super) fn new(connection: Connection, invocation: Invocation) -> Self {
         Self {
             connection,
-            decisions,
+            invocation: Arc::new(invocation),
             free: Arc::new(Semaphore::new(AT_A_TIME)),
+            past: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// The past as JSON; `null` before it begins. It is written here and not by the owner, which has others to serve. Nothing if the owner has
+    /// ended.
+    pub(super) async fn history(&self, asker: &Asker) -> Option<Bytes> {
+        let _permit = self.past.acquire().await.ok()?;
+        let history = asker.ask(Question::History).await?;
+        let written = tokio::task::spawn_blocking(move || serde_json::to_vec(&history)).await;
+        written.ok()?.ok().map(Bytes::from)
     }
 
     /// What `berth explain -o json` says about an object. Nothing if the owner has ended.
@@ -127,10 +139,10 @@ impl Answers {
         };
         let _permit = self.free.acquire().await.ok()?;
         let sources = asker.ask(Question::Sources).await?;
-        let decisions = self.decisions.clone();
+        let invocation = Arc::clone(&self.invocation);
         let work = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
-            what_if::play(&asked, &decisions, &sources, &mut || begun.elapsed() > WHAT_IF_MAX)
+            what_if::play(&asked, &invocation, &sources, &mut || begun.elapsed() > WHAT_IF_MAX)
         });
         Some(match work.await {
             Ok(Ok(answer)) => (StatusCode::OK, answer.to_string().into()),
@@ -159,7 +171,8 @@ impl Answers {
             all_namespaces: false,
             pod: None,
             output: Output::Json,
-            decisions: self.decisions.clone(),
+            decisions: self.invocation.decisions.clone(),
+            controller: self.invocation.controller,
         })
     }
 }

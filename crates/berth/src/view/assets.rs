@@ -1,8 +1,9 @@
 //! The files of the page. They are part of the program, hold no data, and need nothing from anywhere else.
 
-use crate::page::LOOK;
+use crate::page::{LOOK, MODULES};
 
 /// A file: its path, its type and its text.
+#[derive(Clone, Copy)]
 pub(super) struct Asset {
     path: &'static str,
     pub(super) content_type: &'static str,
@@ -36,42 +37,40 @@ const PAGES: &[Asset] = &[
     },
 ];
 
-const SCRIPTS: &[Asset] = scripts!(
-    "details.js",
-    "dom.js",
-    "explain.js",
-    "feed.js",
-    "format.js",
-    "main.js",
-    "map.js",
-    "model.js",
-    "timeline.js",
-    "waiting.js",
-    "whatif.js",
-);
+const SCRIPTS: &[Asset] = scripts!("feed.js", "main.js", "whatif.js");
 
 /// The file at a path.
-pub(super) fn find(path: &str) -> Option<&'static Asset> {
-    PAGES.iter().chain(SCRIPTS).find(|asset| asset.path == path)
+pub(super) fn find(path: &str) -> Option<Asset> {
+    let own = PAGES.iter().chain(SCRIPTS).find(|asset| asset.path == path).copied();
+    own.or_else(|| {
+        let name = path.strip_prefix('/')?;
+        let module = MODULES.iter().find(|module| module.name == name)?;
+        Some(Asset {
+            path: module.name,
+            content_type: SCRIPT,
+            text: module.text,
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PAGES, SCRIPTS};
+    use super::{PAGES, SCRIPTS, find};
+    use crate::page::MODULES;
 
     #[test]
     fn the_page_asks_for_nothing_that_is_not_here() {
-        let all = || PAGES.iter().chain(SCRIPTS);
-        let known: Vec<&str> = all().map(|asset| asset.path).collect();
-        for asset in all() {
-            let mut rest = asset.text;
+        let own = PAGES.iter().chain(SCRIPTS).map(|asset| (asset.path, asset.text));
+        let shared = MODULES.iter().map(|module| (module.name, module.text));
+        for (path, text) in own.chain(shared) {
+            let mut rest = text;
             for begin in ["from \"./", "src=\"/", "href=\"/"] {
                 while let Some((_, after)) = rest.split_once(begin) {
                     let named = after.split('"').next().unwrap_or_default();
-                    assert!(known.contains(&&*format!("/{named}")), "{} names {named}", asset.path);
+                    assert!(find(&format!("/{named}")).is_some(), "{path} names {named}");
                     rest = after;
                 }
-                rest = asset.text;
+                rest = text;
             }
             for foreign in [
                 "http:",
@@ -83,12 +82,8 @@ mod tests {
                 " style=\"",
                 " onclick=",
             ] {
-                let allowed = foreign == "http:" && asset.text.contains("http://www.w3.org/2000/svg");
-                assert!(
-                    allowed || !asset.text.contains(foreign),
-                    "{} holds {foreign}",
-                    asset.path
-                );
+                let allowed = foreign == "http:" && text.contains("http://www.w3.org/2000/svg");
+                assert!(allowed || !text.contains(foreign), "{path} holds {foreign}");
             }
         }
     }

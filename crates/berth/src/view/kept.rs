@@ -10,7 +10,19 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Kind, namespace and name.
-type Key = (String, String, String);
+pub(super) type Key = (&'static str, Box<str>, Box<str>);
+
+/// What is kept of an object, as JSON.
+#[derive(Debug)]
+pub(super) struct Text(Result<Box<[u8]>, String>);
+
+impl Text {
+    pub(super) fn of(object: Value) -> Self {
+        let reduced = snapshot::reduce(object).map_err(|error| error.to_string());
+        let text = reduced.and_then(|object| serde_json::to_vec(&object).map_err(|error| error.to_string()));
+        Self(text.map(Into::into))
+    }
+}
 
 /// The objects, each as JSON.
 #[derive(Debug, Default)]
@@ -21,14 +33,11 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn apply(&mut self, object: Value) {
-        let key = key(&object);
-        let reduced = snapshot::reduce(object).map_err(|error| error.to_string());
-        let text = reduced.and_then(|object| serde_json::to_vec(&object).map_err(|error| error.to_string()));
-        match text {
+    pub(super) fn apply(&mut self, key: Key, text: Text) {
+        match text.0 {
             Ok(text) => {
                 self.broken.remove(&key);
-                self.objects.insert(key, text.into());
+                self.objects.insert(key, text);
             }
             Err(problem) => {
                 self.broken.insert(key, problem);
@@ -36,10 +45,9 @@ impl Kept {
         }
     }
 
-    pub(super) fn remove(&mut self, object: &Value) {
-        let key = key(object);
-        self.objects.remove(&key);
-        self.broken.remove(&key);
+    pub(super) fn remove(&mut self, key: &Key) {
+        self.objects.remove(key);
+        self.broken.remove(key);
     }
 
     /// The cluster as it is now, as it would be read from files.
@@ -62,14 +70,4 @@ impl Kept {
         sources.extend(gaps.into_iter().chain(broken).map(Source::Gap));
         sources
     }
-}
-
-fn key(object: &Value) -> Key {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &object["metadata"];
-    (
-        text(&object["kind"]),
-        text(&metadata["namespace"]),
-        text(&metadata["name"]),
-    )
 }

@@ -7,6 +7,7 @@
 mod answers;
 mod assets;
 mod guard;
+mod invocation;
 mod kept;
 mod owner;
 mod screen;
@@ -17,20 +18,20 @@ mod what_if;
 
 use crate::cluster::{Connection, REQUEST_TIMEOUT};
 use crate::component;
-use crate::config::ConfigArgs;
+use crate::config::{ConfigArgs, EmbeddedControllerArgs};
 use crate::duration::duration;
 use crate::terminal::Color;
 use answers::Answers;
 use anyhow::Context;
-use berth_kube::CancellationToken;
+use berth_kube::{CancellationToken, connect};
 use clap::Args;
 use guard::Guard;
-use owner::{Asker, Owner};
+pub(crate) use invocation::Invocation;
+use owner::{Asker, Cluster, Owner};
 use server::Server;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -89,13 +90,10 @@ async fn run(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
     }
     let token = match &args.token_file {
         Some(path) => {
-            let text = std::fs::read_to_string(path);
-            let text = text.with_context(|| format!("cannot read the token in {}", path.display()))?;
-            text.trim().to_owned()
+            berth_apiserver::read_token(path).with_context(|| format!("cannot read the token in {}", path.display()))?
         }
         None => new_token()?,
     };
-    anyhow::ensure!(!token.is_empty(), "the token is empty");
     let connection = connect(args).await?;
     let page = Page::listen(args.listen, token).await?;
     let interrupted = component::interrupted();
@@ -106,7 +104,7 @@ async fn run(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
     writeln!(out, "Press Ctrl-C to stop.")?;
     out.flush()?;
     let cancel = CancellationToken::new();
-    let mut tasks = page.start(&connection, args.decisions.clone(), &cancel);
+    let mut tasks = page.start(&connection, invocation(args), &cancel);
     tokio::select! {
         () = interrupted => {}
         _ = tasks.join_next() => {}
@@ -125,8 +123,8 @@ async fn show(args: &ViewArgs, color: Color) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     let view = screen::View {
         server: connection.server().to_owned(),
-        asker: watch(&connection, &cancel, &mut tasks),
-        answers: Answers::new(connection, args.decisions.clone()),
+        asker: watch(&connection, None, &cancel, &mut tasks),
+        answers: Answers::new(connection, invocation(args)),
         colored: color.is_colored(),
     };
     let result = view.show(&mut tasks, interrupted).await;
@@ -142,11 +140,31 @@ async fn connect(args: &ViewArgs) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
+/// How this was started.
+fn invocation(args: &ViewArgs) -> Invocation {
+    Invocation {
+        kubeconfig: args.kubeconfig.clone(),
+        variable: std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()),
+        context: connect::context_of(args.kubeconfig.as_deref(), args.context.as_deref()),
+        decisions: args.decisions.clone(),
+        controller: EmbeddedControllerArgs::default(),
+    }
+}
+
 /// Watches the cluster until cancelled.
-fn watch(connection: &Connection, cancel: &CancellationToken, tasks: &mut JoinSet<()>) -> Asker {
+fn watch(
+    connection: &Connection,
+    context: Option<String>,
+    cancel: &CancellationToken,
+    tasks: &mut JoinSet<()>,
+) -> Asker {
     let failures = Failures::default();
     let heard = watching::start(connection.api(), &failures, cancel, tasks);
-    Owner::new(failures).start(heard, cancel.clone(), tasks)
+    let cluster = Cluster {
+        context,
+        server: connection.server().trim_end_matches('/').to_owned(),
+    };
+    Owner::new(failures, cluster).start(heard, cancel.clone(), tasks)
 }
 
 /// A token for the address of a page.
@@ -193,15 +211,15 @@ impl Page {
     pub(crate) fn start(
         self,
         connection: &Connection,
-        decisions: ConfigArgs,
+        invocation: Invocation,
         cancel: &CancellationToken,
     ) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let server = Server {
-            guard: Arc::new(Guard::new(self.token, self.address.ip())),
-            asker: watch(connection, cancel, &mut tasks),
-            answers: Answers::new(connection.clone(), decisions),
-        };
+        let server = Server::new(
+            Guard::new(self.token, self.address.ip()),
+            watch(connection, invocation.context.clone(), cancel, &mut tasks),
+            Answers::new(connection.clone(), invocation),
+        );
         tasks.spawn(server.serve(self.listener, cancel.clone()));
         tasks
     }

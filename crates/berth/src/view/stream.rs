@@ -33,8 +33,10 @@ impl Stream {
 /// Sends until the page has fallen behind, or it or the owner has ended. Says whether it has fallen behind.
 async fn follow(following: Following, page: &mpsc::Sender<Bytes>) -> bool {
     let Following { first, mut next } = following;
-    if page.send(first).await.is_err() {
-        return false;
+    for frame in first {
+        if page.send(frame).await.is_err() {
+            return false;
+        }
     }
     loop {
         match next.recv().await {
@@ -74,7 +76,7 @@ mod tests {
     async fn a_page_that_fell_behind_is_to_be_given_everything_anew() {
         let frames = broadcast::Sender::new(2);
         let following = |text| Following {
-            first: Bytes::from_static(text),
+            first: vec![Bytes::from_static(text)],
             next: frames.subscribe(),
         };
         let (sender, mut page) = mpsc::channel(8);
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(page.recv().await.unwrap(), "anew");
         assert_eq!(page.recv().await.unwrap(), "next");
         let gone = Following {
-            first: Bytes::new(),
+            first: vec![Bytes::new()],
             next: broadcast::Sender::new(1).subscribe(),
         };
         drop(page);

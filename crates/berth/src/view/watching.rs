@@ -1,13 +1,15 @@
 //! Watches everything that a page shows or that questions read, and tells the owner of the model.
 
+use super::kept::{Key, Text};
 use crate::cluster::WORKLOADS;
-use berth_core::api::Kind;
+use berth_core::api::{Kind, ObjectMeta};
 use berth_kube::api::Api;
-use berth_kube::resource::{Resource, Whole};
+use berth_kube::resource::{Resource, Watchable, Whole};
 use berth_kube::watch::{Change, Difference, Problem, Sink, watch_resource};
 use berth_kube::{CancellationToken, REPORTS};
-use serde::Serialize;
-use serde_json::{Value, json};
+use berth_view::Entry;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -29,10 +31,38 @@ pub(super) struct Heard {
 
 /// An object that changed.
 #[derive(Debug)]
-pub(super) enum Changed {
-    Applied(Value),
-    /// Kind, namespace and name.
-    Removed(Value),
+pub(super) struct Changed {
+    pub(super) key: Key,
+    /// For the rows of pages.
+    pub(super) entry: Entry,
+    /// For questions; nothing if the object is gone.
+    pub(super) text: Option<Text>,
+}
+
+/// An object of which only that is left which is read. A list of fifty thousand whole pods would take half a gigabyte.
+#[derive(Debug)]
+struct Digest {
+    whole: Whole,
+    read: Option<(Entry, Text)>,
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let whole = Whole::deserialize(deserializer)?;
+        Ok(Self { whole, read: None })
+    }
+}
+
+impl Watchable for Digest {
+    fn metadata(&self) -> &ObjectMeta {
+        self.whole.metadata()
+    }
+
+    fn complete(&mut self, resource: Resource) {
+        self.whole.complete(resource);
+        let object = self.whole.value.take();
+        self.read = Some((Entry::of(&object), Text::of(object)));
+    }
 }
 
 /// The kinds whose watches fail, and why.
@@ -127,25 +157,35 @@ struct Tell {
     failures: Failures,
 }
 
-impl Sink<Whole> for Tell {
-    async fn take(&mut self, difference: Difference<Whole>) -> bool {
-        let resource = self.resource;
-        let changes = difference.changes.into_iter().filter_map(|change| match change {
-            Change::Applied(mut whole) => {
-                whole.say_kind(resource);
-                Some(Changed::Applied(whole.value))
+impl Tell {
+    fn changed(&self, change: Change<Digest>) -> Option<Changed> {
+        let kind = self.resource.kind;
+        match change {
+            Change::Applied(digest) => {
+                let ObjectMeta { namespace, name, .. } = digest.metadata();
+                let key = (kind, namespace.as_str().into(), name.as_str().into());
+                let (entry, text) = digest.read?;
+                let text = Some(text);
+                Some(Changed { key, entry, text })
             }
             Change::Removed { name, .. } => {
                 let (namespace, name) = name;
-                let metadata = json!({"namespace": namespace, "name": name});
-                Some(Changed::Removed(json!({"kind": resource.kind, "metadata": metadata})))
+                let entry = Entry::gone(&json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}}));
+                let key = (kind, namespace.into(), name.into());
+                Some(Changed { key, entry, text: None })
             }
             // What was known of it still stands.
             Change::Broken { .. } => None,
-        });
+        }
+    }
+}
+
+impl Sink<Digest> for Tell {
+    async fn take(&mut self, difference: Difference<Digest>) -> bool {
+        let changes = difference.changes.into_iter();
         let heard = Heard {
-            kind: resource.kind,
-            changes: changes.collect(),
+            kind: self.resource.kind,
+            changes: changes.filter_map(|change| self.changed(change)).collect(),
             listed: difference.relisted,
         };
         self.sender.send(heard).await.is_ok()

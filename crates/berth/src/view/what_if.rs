@@ -2,16 +2,17 @@
 //!
 //! The answer holds the scenario, so that `berth simulate` gives the same on the command line.
 
-use crate::config::{ConfigArgs, EmbeddedControllerArgs};
+use super::invocation::Invocation;
 use crate::input::{self, NoProgress, Source};
 use crate::simulate::scenario::{API_VERSION, KIND, read_text};
 use crate::simulate::{How, examined, prepare};
 use crate::snapshot;
-use berth_cluster::simulation::Simulation;
 use berth_cluster::simulation::scenario::Scenario;
+use berth_cluster::simulation::{Difference, Outcome, Simulation};
 use berth_scheduler::scheduler::DEFAULT_SEED;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -99,14 +100,14 @@ fn objects(yaml: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Plays a change on the cluster that the sources hold. The answer is what `berth simulate -o json` says of its steps, of the pods that
-/// are left pending, and in all.
+/// Plays a change on the cluster that the sources hold. The answer is what `berth simulate -o json` says of its steps and of the pods that
+/// are left pending, what differs in the end as `--diff` has it, and the nodes that are others then.
 ///
 /// # Errors
 /// What is wrong with the change or the cluster, in words.
 pub(super) fn play(
     asked: &WhatIf,
-    decisions: &ConfigArgs,
+    invocation: &Invocation,
     sources: &[Source],
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Value, String> {
@@ -115,28 +116,67 @@ pub(super) fn play(
     let scenario = scenario.map_err(|error| error.to_string())?;
     let how = How {
         seed: DEFAULT_SEED,
-        decisions,
-        controller: &EmbeddedControllerArgs::default(),
+        decisions: &invocation.decisions,
+        controller: &invocation.controller,
     };
     let later: Vec<&Value> = Scenario::objects(&scenario).collect();
     let prepared = prepare(&how, &later, sources, &mut io::empty(), &mut NoProgress);
     let prepared = prepared.map_err(|error| error.to_string())?;
     let mut simulation = Simulation::new(prepared.options);
     simulation.load(prepared.objects).map_err(|error| error.to_string())?;
-    let played = simulation.play_unless(&scenario, &mut |_| stop(), &mut |_| {});
+    let mut before = None;
+    let played = simulation.play_unless(&scenario, &mut |_| stop(), &mut |now| {
+        before.get_or_insert_with(|| now.outcome());
+    });
+    let command = invocation.simulate(FILE);
     if !played.map_err(|error| error.to_string())? {
         return Err(format!(
             "the simulation takes too long to be worked out for a page; on the command line it may take its time: \
-             berth simulate --scenario {FILE}, with this in the file:\n{text}"
+             {command}, with this in {FILE}:\n{text}"
         ));
     }
     let outcome = examined(&simulation, &prepared.summary.gaps);
+    let before = before.unwrap_or_else(|| outcome.clone());
     Ok(json!({
         "steps": outcome.steps,
         "pending": outcome.pending,
+        "changes": Difference::between(&before, &outcome),
+        "evicted": outcome.evicted,
+        "nodes": NodeChanges::between(&before, &outcome),
         "scenario": text,
-        "command": format!("berth simulate --scenario {FILE}"),
+        "command": command,
     }))
+}
+
+/// Nodes that a change makes others, by name.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct NodeChanges<'a> {
+    /// They no longer answer.
+    lost: Vec<&'a str>,
+    /// They take no new pods.
+    cordoned: Vec<&'a str>,
+    /// They were not there.
+    added: Vec<&'a str>,
+    /// They are there no longer.
+    gone: Vec<&'a str>,
+}
+
+impl<'a> NodeChanges<'a> {
+    fn between(before: &'a Outcome, after: &'a Outcome) -> Self {
+        let known: BTreeMap<&str, _> = before.nodes.iter().map(|node| (node.node.as_str(), node)).collect();
+        let left: BTreeSet<&str> = after.nodes.iter().map(|node| node.node.as_str()).collect();
+        let mut changes = Self::default();
+        for node in &after.nodes {
+            match known.get(node.node.as_str()) {
+                None => changes.added.push(&node.node),
+                Some(was) if was.ready && !node.ready => changes.lost.push(&node.node),
+                Some(was) if was.schedulable && !node.schedulable => changes.cordoned.push(&node.node),
+                Some(_) => {}
+            }
+        }
+        changes.gone = known.into_keys().filter(|name| !left.contains(name)).collect();
+        changes
+    }
 }
 
 #[cfg(test)]
@@ -160,9 +200,13 @@ mod tests {
         }]
     }
 
-    fn placed(asked: Value) -> Result<(i64, i64), String> {
+    fn answer(asked: Value) -> Result<Value, String> {
         let asked: WhatIf = serde_json::from_value(asked).map_err(|error| error.to_string())?;
-        let answer = play(&asked, &ConfigArgs::default(), &sources(), &mut || false)?;
+        play(&asked, &Invocation::default(), &sources(), &mut || false)
+    }
+
+    fn placed(asked: Value) -> Result<(i64, i64), String> {
+        let answer = answer(asked)?;
         let of = |step: usize| answer["steps"][step]["summary"]["placed"].as_i64().unwrap();
         Ok((of(0), of(1)))
     }
@@ -187,6 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_tells_what_differs() {
+        let lost = answer(json!({"what": "loseZone", "zone": "zone-b"})).unwrap();
+        assert_eq!(lost["nodes"]["lost"], json!(["node-b1", "node-b2", "node-b3"]));
+        // A node that has a pod, in any zone.
+        let node = &lost["steps"][0]["pods"]["placed"][0]["node"];
+        let drained = answer(json!({"what": "drain", "node": node})).unwrap();
+        let changed = |what: &str| drained["changes"]["pods"][what].as_array().unwrap().len();
+        assert_eq!(
+            (changed("gone"), changed("placed")),
+            (1, 1),
+            "its pod is replaced: {drained}"
+        );
+        assert_eq!(drained["nodes"]["cordoned"], json!([node]));
+        let more = answer(json!({"what": "addNodes", "like": "node-a1", "count": 2})).unwrap();
+        assert_eq!(more["nodes"]["added"].as_array().unwrap().len(), 2);
+        let zone = &more["changes"]["zones"][0];
+        let room = |when: &str| zone[when]["cpuMilli"].as_i64().unwrap();
+        assert!(room("after") > room("before"), "{zone}");
+    }
+
+    #[test]
     fn a_simulation_that_takes_too_long_is_stopped() {
         let asked = WhatIf::Cordon {
             node: "node-a1".to_owned(),
@@ -196,7 +261,7 @@ mod tests {
             turns += 1;
             turns > 2
         };
-        let answer = play(&asked, &ConfigArgs::default(), &sources(), &mut stop);
+        let answer = play(&asked, &Invocation::default(), &sources(), &mut stop);
         assert!(answer.unwrap_err().contains("takes too long"));
         assert_eq!(turns, 3, "nothing more is done");
     }

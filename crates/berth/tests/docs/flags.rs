@@ -1,9 +1,12 @@
 //! Flags and gates of Kubernetes programs, with what Berth does about each.
 
+use crate::facts;
 use berth::cli::Cli;
-use berth::config::{FixedGate, PROVISIONER_GATES, SCHEDULER_GATES};
+use berth::config::{
+    CONTROLLER_GATES, FEATURE_GATES, FixedGate, OBEYED_PROVISIONER_GATES, PROVISIONER_GATES, SCHEDULER_GATES,
+};
 use berth::flags::accepted::{Flag, flags};
-use berth::flags::kube_scheduler;
+use berth::flags::{kube_scheduler, storage_controllers};
 use berth::provisioner;
 use clap::CommandFactory as _;
 use std::collections::BTreeMap;
@@ -54,13 +57,39 @@ const OF_PROVISIONER: &[&str] = &[
     "leader-election-retry-period",
     "metrics-address",
     "node-deployment",
+    "node-deployment-base-delay",
+    "node-deployment-immediate-binding",
+    "node-deployment-max-delay",
+    "prevent-volume-mode-conversion",
     "retry-interval-max",
     "retry-interval-start",
     "strict-topology",
     "timeout",
     "v",
     "version",
+    "volume-name-prefix",
+    "volume-name-uuid-length",
     "worker-threads",
+];
+
+/// The flags of kube-controller-manager that `berth controller` supports.
+const OF_CONTROLLER: &[&str] = &[
+    "authorization-always-allow-paths",
+    "bind-address",
+    "feature-gates",
+    "help",
+    "kubeconfig",
+    "leader-elect",
+    "leader-elect-lease-duration",
+    "leader-elect-renew-deadline",
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+    "leader-elect-retry-period",
+    "secure-port",
+    "tls-cert-file",
+    "tls-private-key-file",
+    "v",
+    "version",
 ];
 
 fn of(program: &str) -> (&'static [&'static str], Vec<&'static Flag>, &'static [FixedGate]) {
@@ -75,6 +104,11 @@ fn of(program: &str) -> (&'static [&'static str], Vec<&'static Flag>, &'static [
             flags::<provisioner::Unused>().collect(),
             PROVISIONER_GATES,
         ),
+        "controller" => (
+            OF_CONTROLLER,
+            flags::<storage_controllers::Unused>().collect(),
+            CONTROLLER_GATES,
+        ),
         _ => panic!("nothing is known of {program}"),
     }
 }
@@ -82,7 +116,7 @@ fn of(program: &str) -> (&'static [&'static str], Vec<&'static Flag>, &'static [
 /// The flags of a program.
 pub(crate) fn table(program: &str) -> String {
     let (obeyed, unused, _) = of(program);
-    let mut rows: BTreeMap<&str, String> = obeyed.iter().map(|name| (*name, "obeyed".to_owned())).collect();
+    let mut rows: BTreeMap<&str, String> = obeyed.iter().map(|name| (*name, "supported".to_owned())).collect();
     rows.extend(
         unused
             .iter()
@@ -95,11 +129,37 @@ pub(crate) fn table(program: &str) -> String {
     out
 }
 
-/// The gates of a program with a fixed value.
+/// The names of all flags in the table of a program.
+pub(crate) fn names(program: &str) -> impl Iterator<Item = &'static str> {
+    let (obeyed, unused, _) = of(program);
+    obeyed.iter().copied().chain(unused.into_iter().map(|flag| flag.name))
+}
+
+/// The gates of a program.
 pub(crate) fn gates(program: &str) -> String {
-    let mut out = "| gate | Berth works as if it were |\n|---|---|\n".to_owned();
-    for gate in of(program).2 {
-        let _ = writeln!(out, "| `{}` | {} |", gate.name, gate.on);
+    let facts = facts::gates();
+    let fixed = of(program).2.iter().map(|gate| (gate.name, gate.on.to_string()));
+    let reader = if program == "controller" { "volumes" } else { program };
+    let own = FEATURE_GATES.iter().filter(|(name, _)| {
+        let fact = facts.get(name);
+        fact.is_some_and(|gate| gate.programs.contains(reader))
+    });
+    let own = own.map(|(name, default)| (*name, format!("set; {default} by default")));
+    let obeyed = OBEYED_PROVISIONER_GATES.iter().filter(|_| program == "provisioner");
+    let obeyed = obeyed.map(|(name, default)| (*name, format!("set; {default} by default")));
+    let rows: BTreeMap<&str, String> = fixed.chain(own).chain(obeyed).collect();
+    if program == "provisioner" {
+        let mut out = "| gate | Berth works as if it were |\n|---|---|\n".to_owned();
+        for (name, what) in rows {
+            let _ = writeln!(out, "| `{name}` | {what} |");
+        }
+        return out;
+    }
+    let mut out = "| gate | default in Kubernetes 1.37 | Berth works as if it were |\n|---|---|---|\n".to_owned();
+    for (name, what) in rows {
+        let default = facts.get(name).and_then(|gate| *gate.defaults.last()?);
+        let default = default.map_or("removed".to_owned(), |on| on.to_string());
+        let _ = writeln!(out, "| `{name}` | {default} | {what} |");
     }
     out
 }
@@ -108,7 +168,7 @@ pub(crate) fn gates(program: &str) -> String {
 fn flags_that_are_said_to_be_obeyed_are_there_and_not_among_those_without_effect() {
     let mut command = Cli::command();
     command.build();
-    for program in ["scheduler", "provisioner"] {
+    for program in ["scheduler", "provisioner", "controller"] {
         let component = command.find_subcommand(program).unwrap();
         let (obeyed, unused, _) = of(program);
         for name in obeyed {

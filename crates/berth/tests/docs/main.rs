@@ -6,6 +6,7 @@
 mod commands;
 mod configuration;
 mod embedding;
+mod facts;
 mod flags;
 mod links;
 mod metrics;

@@ -1,4 +1,4 @@
-//! The picture of a page matches the current page.
+//! The pictures of pages match the current pages.
 
 use super::root;
 use std::process::Command;
@@ -41,5 +41,28 @@ fn the_picture_of_the_report_is_made_from_todays_page() {
         cksum(&without_version(&today)),
         pictured.trim(),
         "the page has changed since its picture was made: run e2e/report/picture"
+    );
+}
+
+/// The files that decide how the page of a cluster looks, as `e2e/view/picture` reads them: by name, those of the page itself last.
+fn page_files() -> String {
+    let mut text = String::new();
+    for directory in ["crates/berth/src/page", "crates/berth/src/view/page"] {
+        let entries = std::fs::read_dir(root().join(directory)).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|ending| ending != "rs"));
+        paths.sort();
+        text.extend(paths.iter().map(|path| std::fs::read_to_string(path).unwrap()));
+    }
+    text
+}
+
+#[test]
+fn the_picture_of_the_page_is_made_from_todays_files() {
+    let pictured = std::fs::read_to_string(root().join("docs/view.cksum")).unwrap();
+    assert_eq!(
+        cksum(&page_files()),
+        pictured.trim(),
+        "the page has changed since its picture was made: run e2e/view/picture"
     );
 }

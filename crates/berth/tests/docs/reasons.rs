@@ -175,6 +175,11 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "Give the pods of the group to kube-scheduler: set their `schedulerName` to one that kube-scheduler serves.",
     ),
     (
+        "Extender.Refused",
+        "An extender of the scheduler's configuration refused the node; the message is its own.",
+        "Look at the extender: its address is in the `KubeSchedulerConfiguration`.",
+    ),
+    (
         "Framework.OnlyNodes",
         "A plugin restricted the pod to other nodes, for example because its node affinity names them.",
         "Look at the pod's node affinity.",
@@ -403,9 +408,16 @@ const EVENTS: &[EventLine] = &[
     ),
     event(
         PROVISIONER,
+        "ProvisionedElsewhere",
+        "claim",
+        "The driver created the volume where the selected node cannot reach it. The pod is rescheduled, and waits if it fits on no node there.",
+        "Let the pod run where the volume is, or restrict `allowedTopologies` of the class, and delete claim and pod.",
+    ),
+    event(
+        PROVISIONER,
         "ProvisioningFailed",
         "claim",
-        "The driver did not make a volume. After a final error the pod is scheduled anew.",
+        "The driver did not create a volume. After a final error the pod is rescheduled.",
         "The message is the driver's.",
     ),
     event(
@@ -414,6 +426,20 @@ const EVENTS: &[EventLine] = &[
         "volume",
         "The driver did not delete it. It is tried again.",
         "The message is the driver's.",
+    ),
+    event(
+        PROVISIONER,
+        "VolumeResizeSuccessful",
+        "claim",
+        "A volume of a built-in provisioner has the size that the claim requests.",
+        "Nothing.",
+    ),
+    event(
+        PROVISIONER,
+        "VolumeResizeFailed",
+        "claim",
+        "A volume of a built-in provisioner could not grow. It is tried again.",
+        "Make room in the pool that the message names.",
     ),
 ];
 
@@ -436,7 +462,7 @@ fn told() -> Vec<(&'static str, String)> {
     let scheduler = scheduler.iter().map(|reason| (SCHEDULER, (*reason).to_owned()));
     let controller = berth_controller::Reason::ALL.iter();
     let controller = controller.map(|reason| (CONTROLLER, reason.as_str().to_owned()));
-    let provisioner = berth_provisioner::effect::Reason::ALL.iter();
+    let provisioner = berth_provisioner::change::Reason::ALL.iter();
     let provisioner = provisioner.map(|reason| (PROVISIONER, reason.name().to_owned()));
     scheduler.chain(controller).chain(provisioner).collect()
 }

@@ -15,6 +15,7 @@ pub fn all() -> Vec<Case> {
     let folders = [
         "../../examples",
         "../../examples/explain",
+        "../../examples/plan",
         "../../examples/up",
         "tests/corners",
     ];

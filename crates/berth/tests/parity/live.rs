@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// A cluster that never comes to rest is abandoned after this long, like a simulation.
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 
+/// How often a pod is placed at most until then: after 1, 2, 4, ... 64 s, and every 2 minutes from then on.
+const PLACEMENTS_MAX: i64 = 8 + 2 * 3600 / 120;
+
 /// The components' clock for the API server.
 struct Stamps(Clock);
 
@@ -89,6 +92,7 @@ async fn run(case: &Case) -> Result<Picture, String> {
     cluster.play(scenario.as_ref()).await;
     let ended = cluster.objects();
     assert_scheduled_before_started(&ended);
+    assert_placements_back_off(&ended);
     let picture = Picture::of_live(&ended);
     cancel.cancel();
     while let Some(part) = parts.join_next().await {
@@ -112,6 +116,21 @@ fn assert_scheduled_before_started(ended: &Objects) {
         if let Some(started) = started.get(uid) {
             assert!(version(scheduled) < version(started), "{scheduled}\nafter\n{started}");
         }
+    }
+}
+
+/// A pod that its node refuses, and that its workload creates again under the same name, is placed less often each time.
+fn assert_placements_back_off(ended: &Objects) {
+    let mut placements: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for event in ended.of_kind("Event") {
+        if field::text(event, "/reason") == "Scheduled" {
+            let of = |pointer: &str| field::text(event, pointer);
+            let pod = (of("/involvedObject/namespace"), of("/involvedObject/name"));
+            *placements.entry(pod).or_default() += field::number(event, "/count").unwrap_or(1);
+        }
+    }
+    for ((namespace, name), times) in placements {
+        assert!(times <= PLACEMENTS_MAX, "{namespace}/{name} was placed {times} times");
     }
 }
 

@@ -180,6 +180,7 @@ impl Plain {
         ] {
             field::unset(&mut object, &path);
         }
+        sort_pools(&mut object);
         self.value(&object)
     }
 
@@ -201,6 +202,20 @@ impl Plain {
             reason: reason.to_owned(),
             message: self.text(message),
         }
+    }
+}
+
+/// Sorts the capacity in the status of a driver by class and pool: both lists are merged by these keys, so their order has no meaning.
+fn sort_pools(object: &mut Value) {
+    let Some(classes) = object.pointer_mut("/status/storage").and_then(Value::as_array_mut) else {
+        return;
+    };
+    classes.sort_by_key(|class| field::text(class, "/storageClassName").to_owned());
+    for pools in classes
+        .iter_mut()
+        .filter_map(|class| class.get_mut("pools")?.as_array_mut())
+    {
+        pools.sort_by_key(|pool| field::text(pool, "/name").to_owned());
     }
 }
 

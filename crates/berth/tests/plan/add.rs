@@ -41,6 +41,79 @@ fn the_manifests_make_everything_run_in_a_simulation() {
 }
 
 #[test]
+fn what_changes_is_in_the_table_and_in_the_data() {
+    let directory = TempDir::new().unwrap();
+    let cluster = write(&directory, "cluster.json", &too_few_disks(4));
+    let answer = json_of(&["plan", "-f", &cluster, "-o", "json"]);
+    let overlay = directory.path().join("plan.yaml");
+    std::fs::write(&overlay, berth(&["plan", "-f", &cluster, "-o", "yaml"]).stdout).unwrap();
+    let overlay = overlay.display().to_string();
+    let simulated = json_of(&[
+        "simulate",
+        "-f",
+        &cluster,
+        "--overlay",
+        &overlay,
+        "--diff",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(answer["changes"], simulated["changes"]);
+    assert_eq!(
+        answer["changes"]["unblocked"].as_array().map(Vec::len),
+        Some(1),
+        "{answer}"
+    );
+    let text = String::from_utf8(berth(&["plan", "-f", &cluster]).stdout).unwrap();
+    let (_, changes) = text
+        .split_once("WHAT WOULD CHANGE\n")
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(changes.contains("pods that start running: 1 (default/db-2)"), "{text}");
+    assert!(changes.contains("FREE IN ZONE"), "{text}");
+}
+
+/// Pools that no node brings along: capacity is the whole answer, and the manifests are sufficient.
+#[test]
+fn capacity_alone_is_added_where_pools_are_full() {
+    let directory = TempDir::new().unwrap();
+    let cluster = "examples/plan/add-capacity.yaml";
+    let plan = berth(&["plan", "-f", cluster, "-o", "yaml"]);
+    assert_eq!(plan.status.code(), Some(0));
+    let overlay = directory.path().join("plan.yaml");
+    std::fs::write(&overlay, &plan.stdout).unwrap();
+    let overlay = overlay.display().to_string();
+    assert_eq!(berth(&["simulate", "-f", cluster]).status.code(), Some(1));
+    assert_eq!(
+        berth(&["simulate", "-f", cluster, "--overlay", &overlay]).status.code(),
+        Some(0)
+    );
+    let answer = json_of(&["plan", "-f", cluster, "-o", "json"]);
+    let items = answer["addition"]["items"].as_array().unwrap().iter();
+    let grown: Vec<_> = items
+        .map(|item| (&item["kind"], &item["fromBytes"], &item["toBytes"]))
+        .collect();
+    let gi = |count: i64| json!(count << 30);
+    let (kind, from, to) = (json!("capacity"), [gi(100), gi(20)], gi(120));
+    assert_eq!(grown, [(&kind, &from[0], &to), (&kind, &from[1], &to)], "{answer}");
+}
+
+/// Its driver publishes less than it provides: no number of nodes follows from that.
+#[test]
+fn what_no_node_provides_is_no_bound_on_nodes() {
+    let directory = TempDir::new().unwrap();
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/plan/add-capacity.yaml"
+    ));
+    let class = "provisioner: lvm.example.com\n";
+    let keys = format!("{class}parameters: {{berth.dev/topology-keys: topology.kubernetes.io/zone}}\n");
+    let cluster = directory.path().join("cluster.yaml");
+    std::fs::write(&cluster, text.unwrap().replace(class, &keys)).unwrap();
+    let answer = json_of(&["plan", "-f", &cluster.display().to_string(), "-o", "json"]);
+    assert!(answer["atLeast"]["nodes"].as_u64().unwrap() < 10, "{answer}");
+}
+
+#[test]
 fn disks_are_cheaper_than_nodes_and_a_price_list_has_the_last_word() {
     let directory = TempDir::new().unwrap();
     let cluster = write(&directory, "cluster.json", &too_few_disks(4));
@@ -148,5 +221,120 @@ fn a_broken_price_list_is_an_error_that_names_the_field() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains(expected), "{text}: {said}");
+    }
+}
+
+/// One pod needs more CPU than any node has left, the other one a disk on a node that it selects: neither nodes nor disks alone help both.
+#[test]
+fn nodes_and_disks_are_added_together_where_both_are_needed() {
+    let directory = TempDir::new().unwrap();
+    let pod = |name: &str, spec: Value| {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        pod["spec"]["containers"] = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]);
+        pod
+    };
+    let objects = [
+        local_class(),
+        node("n1", "zone-a", 4),
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": "80Gi"}}}}),
+        pod(
+            "tied",
+            json!({"nodeSelector": {"kubernetes.io/hostname": "n1"},
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}),
+        ),
+        pod("free", json!({})),
+    ];
+    let cluster = write(&directory, "cluster.json", &objects);
+    let answer = json_of(&["plan", "-f", &cluster, "-o", "json"]);
+    let mut kinds: Vec<&str> = answer["addition"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["kind"].as_str().unwrap())
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["disk", "node"], "{answer}");
+    assert_eq!(answer["left"], json!([]), "{answer}");
+}
+
+/// Two large pods need one more node, and the others disks: a plain node and disks are cheaper than nodes with disks.
+#[test]
+fn disks_replace_nodes_that_are_there_only_for_their_disks() {
+    let directory = TempDir::new().unwrap();
+    let mut objects = too_few_disks(3);
+    objects.extend(["big-1", "big-2"].map(|name| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec":
+        {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}})
+    }));
+    let cluster = write(&directory, "cluster.json", &objects);
+    let prices = directory.path().join("prices.yaml");
+    let text = "apiVersion: berth.dev/v1alpha1\nkind: Candidates\nnodes:\n\
+                - {name: plain, cost: 5, allocatable: {cpu: '4', memory: 8Gi, pods: '20'}}\n\
+                - {like: n1, cost: 9}\ndisks:\n- {storageClass: local, size: 100Gi, cost: 1}\n";
+    std::fs::write(&prices, text).unwrap();
+    let answer = json_of(&[
+        "plan",
+        "-f",
+        &cluster,
+        "--candidates",
+        &prices.display().to_string(),
+        "-o",
+        "json",
+    ]);
+    assert_eq!(answer["addition"]["cost"], 7.0, "{answer}");
+    assert_eq!(answer["left"], json!([]), "{answer}");
+}
+
+/// The names in backticks of an error about an unknown field.
+fn expected_fields(said: &str) -> Vec<String> {
+    let (_, fields) = said.split_once("expected one of ").unwrap_or_else(|| panic!("{said}"));
+    let mut fields: Vec<String> = fields.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    fields.sort();
+    fields
+}
+
+#[test]
+fn the_schema_of_candidates_has_the_fields_that_are_read() {
+    let schema = json_of(&["schema", "candidates"]);
+    let directory = TempDir::new().unwrap();
+    let cluster = write(&directory, "cluster.json", &too_few_disks(4));
+    let prices = directory.path().join("prices.yaml");
+    let head = "apiVersion: berth.dev/v1alpha1\nkind: Candidates\n";
+    for (text, pointer) in [
+        ("price: 1\n", ""),
+        ("nodes:\n- {price: 1}\n", "/$defs/node"),
+        ("disks:\n- {price: 1}\n", "/$defs/disk"),
+    ] {
+        std::fs::write(&prices, format!("{head}{text}")).unwrap();
+        let output = berth(&["plan", "-f", &cluster, "--candidates", &prices.display().to_string()]);
+        assert_eq!(output.status.code(), Some(2));
+        let properties = schema.pointer(&format!("{pointer}/properties")).unwrap();
+        let fields: Vec<String> = properties.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(
+            fields,
+            expected_fields(&String::from_utf8(output.stderr).unwrap()),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn every_question_has_a_page_and_only_additions_have_manifests() {
+    for question in [
+        ["--fit", "sts/db", "-f", "examples/plan/fit.yaml"].as_slice(),
+        &["--survive", "zone", "-f", "examples/plan/survive.yaml"],
+        &["--shrink", "-f", "examples/plan/shrink.yaml"],
+    ] {
+        let page = berth(&[&["plan", "-o", "html"], question].concat());
+        let text = String::from_utf8(page.stdout).unwrap();
+        assert!(text.contains("What would change"), "{question:?}: {text}");
+    }
+    for question in [
+        ["--fit", "sts/db", "-f", "examples/plan/fit.yaml"].as_slice(),
+        &["--shrink", "-f", "examples/plan/shrink.yaml"],
+    ] {
+        let output = berth(&[&["plan", "-o", "yaml"], question].concat());
+        assert_eq!(output.status.code(), Some(2), "{question:?}");
     }
 }

@@ -4,6 +4,8 @@
 mod add;
 mod examples;
 mod fit;
+mod lose;
+mod time_limit;
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -56,4 +58,12 @@ fn disk(name: &str, node: &str, gi: u32) -> Value {
 fn local_class() -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
         "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})
+}
+
+/// A Deployment whose pods request this much CPU.
+fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}}})
 }

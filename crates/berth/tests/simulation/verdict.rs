@@ -250,3 +250,47 @@ fn a_job_that_retries_elsewhere_or_had_failed_before_is_not_missed() {
     );
     all_run(&[node("n1", "a"), failed], &[]);
 }
+
+/// A node with two disks, a pod that uses both, and pods that use one each.
+fn one_of_two_or_two_of_one(others: &[&str]) -> Vec<Value> {
+    let mut objects = vec![berth_testing::node("n1"), berth_testing::local_class()];
+    objects.extend(["disk-a", "disk-b"].map(|name| berth_testing::volume(name, "local", 10).on("n1")));
+    objects.extend(["both-a", "both-b"].map(|name| berth_testing::claim(name, "local", 5)));
+    objects.push(berth_testing::pod("both", &["both-a", "both-b"]));
+    objects.extend(others.iter().map(|name| berth_testing::claim(name, "local", 5)));
+    objects.extend(others.iter().map(|name| berth_testing::pod(name, &[name])));
+    objects
+}
+
+#[test]
+fn pods_that_are_considered_together_are_told_with_what_no_assignment_exceeds() {
+    let (status, text, outcome) = verdict(&one_of_two_or_two_of_one(&["first", "second"]), &[]);
+    assert_eq!(status, Some(1), "{text}");
+    let sentence = "Considered together, 2 of 3 waiting pods are placed; one by one, it would be 1. That is optimal.";
+    let on_one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(on_one_line.contains(sentence), "{text}");
+    let together = json!({"pods": 3, "oneByOne": 1, "placed": 2, "atMost": 2, "isOptimal": true});
+    assert_eq!(outcome["summary"]["together"], together);
+    let left = listed(&outcome["notRunning"]);
+    let [left] = left.as_slice() else { panic!("{left:?}") };
+    assert!(left.starts_with("default/both: 0/1 nodes are available: "), "{left}");
+    let to = "It gives way to pods that need its place: default/first, default/second.";
+    assert!(left.ends_with(to), "{left}");
+    let events = outcome["events"].as_array().unwrap();
+    let is_told = |event: &&Value| event["message"].as_str().unwrap().ends_with(to);
+    assert_eq!(events.iter().find(is_told).unwrap()["reason"], "FailedScheduling");
+}
+
+#[test]
+fn pods_that_are_left_out_either_way_are_told_with_the_bound() {
+    let (status, text, outcome) = verdict(&one_of_two_or_two_of_one(&["first"]), &[]);
+    assert_eq!(status, Some(1), "{text}");
+    let on_one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = "Considered together, 1 of 2 waiting pods are placed. That is optimal.";
+    assert!(on_one_line.contains(sentence), "{text}");
+    assert_eq!(outcome["summary"]["together"]["atMost"], 1);
+    let left = listed(&outcome["notRunning"]);
+    assert!(!left[0].contains("gives way"), "{left:?}");
+    let one = one_of_two_or_two_of_one(&[]);
+    assert_eq!(all_run(&one, &[])["summary"]["together"], Value::Null);
+}

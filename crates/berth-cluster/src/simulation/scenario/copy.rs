@@ -3,7 +3,7 @@
 use crate::names::AGENT_MODE;
 use crate::{View, field, key_of};
 use berth_core::effect::ObjectKey;
-use berth_core::names::{HOSTNAME, NO_PROVISIONER};
+use berth_core::names::{HOSTNAME, NO_PROVISIONER, NODE_TAINT_PREFIX};
 use berth_core::quantity::Bytes;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub fn node(node: &Value, name: &str) -> Value {
         annotations.remove(AGENT_MODE);
         field::set(&mut copy, &["metadata", "annotations"], Value::Object(annotations));
     }
-    let is_lasting = |taint: &&Value| !field::text(taint, "/key").starts_with("node.kubernetes.io/");
+    let is_lasting = |taint: &&Value| !field::text(taint, "/key").starts_with(NODE_TAINT_PREFIX);
     let taints: Vec<&Value> = field::items(node, "/spec/taints").iter().filter(is_lasting).collect();
     if !taints.is_empty() {
         field::set(&mut copy, &["spec", "taints"], json!(taints));

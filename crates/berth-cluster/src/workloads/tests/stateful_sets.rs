@@ -1,6 +1,9 @@
 //! Stories of StatefulSets.
 
 use super::*;
+use crate::objects::{Objects, key_for};
+use crate::step;
+use std::cell::Cell;
 
 fn set(spec: Value) -> Value {
     let mut set = workload(
@@ -396,5 +399,135 @@ proptest! {
         settle(&mut story);
         let expected: Vec<_> = (0..replicas).map(|ordinal| format!("web-{ordinal} Running")).collect();
         prop_assert_eq!(story.pods(), expected);
+    }
+}
+
+/// Counts the objects that are read.
+struct Counting<'a> {
+    objects: &'a Objects,
+    reads: &'a Cell<usize>,
+}
+
+impl Counting<'_> {
+    fn count<'a, T: 'a>(&'a self, items: impl Iterator<Item = T> + 'a) -> Box<dyn Iterator<Item = T> + 'a> {
+        Box::new(items.inspect(|_| self.reads.set(self.reads.get() + 1)))
+    }
+}
+
+impl View for Counting<'_> {
+    fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.reads.set(self.reads.get() + 1);
+        self.objects.get(kind, namespace, name)
+    }
+
+    fn of_kind<'a>(&'a self, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+        self.count(self.objects.of_kind(kind))
+    }
+
+    fn dependents<'a>(&'a self, uid: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+        self.count(self.objects.dependents(uid))
+    }
+
+    fn dependents_of_kind<'a>(&'a self, uid: &str, kind: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+        self.count(self.objects.dependents_of_kind(uid, kind))
+    }
+
+    fn version(&self) -> u64 {
+        self.objects.version()
+    }
+
+    fn changed_pods<'a>(&'a self, uid: &str, since: u64) -> Option<Box<dyn Iterator<Item = &'a str> + 'a>> {
+        let changed = self.objects.changed_pods(uid, since)?;
+        Some(self.count(changed))
+    }
+
+    fn pods_on<'a>(&'a self, node: &str) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+        self.count(self.objects.pods_on(node))
+    }
+}
+
+/// A set whose controller runs after every change of a pod, and the objects that it read.
+struct Ordered {
+    story: Story,
+    reads: Cell<usize>,
+}
+
+impl Ordered {
+    fn start(replicas: i64) -> Self {
+        let mut story = Story::with_nodes(1);
+        story.create(set(json!({"replicas": replicas})));
+        let reads = Cell::new(0);
+        Self { story, reads }
+    }
+
+    /// Reconciles until nothing is left to do; pods become ready one change at a time, and leave at once.
+    fn settle(&mut self) {
+        let key = key_for("StatefulSet", "default", "web");
+        let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        loop {
+            let objects = self.story.cluster.objects();
+            let view = Counting {
+                objects,
+                reads: &self.reads,
+            };
+            let step = self.story.workloads.reconcile(&view, &key, self.story.now);
+            if step.effects.is_empty() {
+                return;
+            }
+            self.story.carry_out(&step.effects);
+            let (created, deleted) = created_and_deleted(&step);
+            for name in created {
+                let pod = self.story.get("Pod", &name).clone();
+                self.story.bind(&pod, "n1");
+                self.story.set_status("Pod", &name, ready.clone());
+            }
+            for name in deleted {
+                if let Some(pod) = self.story.find("Pod", &name).cloned() {
+                    self.story.carry_out(&[step::remove(&pod)]);
+                }
+            }
+        }
+    }
+
+    /// The number of objects read since the last call.
+    fn reads(&self) -> usize {
+        self.reads.take()
+    }
+}
+
+/// Eight times the replicas take about eight times the work, to start, to update and to stop: not 64 times.
+#[test]
+fn thousands_of_ordered_replicas_take_work_in_proportion() {
+    let work = |replicas: i64| {
+        let mut ordered = Ordered::start(replicas);
+        ordered.settle();
+        assert_eq!(
+            ordered.story.get("StatefulSet", "web")["status"]["readyReplicas"],
+            replicas
+        );
+        let started = ordered.reads();
+        let containers = json!([{"name": "main", "image": "app:2"}]);
+        ordered.story.patch(
+            "StatefulSet",
+            "web",
+            json!({"spec": {"template": {"spec": {"containers": containers}}}}),
+        );
+        ordered.settle();
+        assert_eq!(
+            ordered.story.get("StatefulSet", "web")["status"]["updatedReplicas"],
+            replicas
+        );
+        let updated = ordered.reads();
+        ordered
+            .story
+            .patch("StatefulSet", "web", json!({"spec": {"replicas": 0}}));
+        ordered.settle();
+        assert!(ordered.story.names("Pod").is_empty());
+        [started, updated, ordered.reads()]
+    };
+    let (few, many) = (work(500), work(4000));
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(many < 10 * few, "{few} for 500 replicas, {many} for 4000");
+        assert!(many < 40 * 4000, "{many} for 4000 replicas");
     }
 }

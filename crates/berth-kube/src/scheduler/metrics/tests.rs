@@ -1,7 +1,7 @@
 //! What is counted when.
 
 use super::*;
-use berth_scheduler::scheduler::PodRef;
+use berth_scheduler::scheduler::{DEFAULT_SCHEDULER_NAME, PodRef};
 use serde_json::json;
 
 fn told(outcome: Outcome) -> Effect {
@@ -21,7 +21,7 @@ fn ledger() -> Ledger {
     let profiles = BTreeMap::from([(DEFAULT_SCHEDULER_NAME.to_owned(), Profile::default())]);
     let metadata = json!({"name": "p", "namespace": "default", "uid": "u"});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
-    ledger.seen(&Object::decode(&pod).unwrap().unwrap(), &profiles);
+    ledger.seen(&Object::decode(&pod).unwrap().unwrap(), &profiles, true);
     ledger
 }
 

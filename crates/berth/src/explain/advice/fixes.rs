@@ -12,7 +12,7 @@ use berth_core::quantity::Bytes;
 use std::collections::HashMap;
 
 /// Maximum number of volumes advised for a claim, each for a different cause. Other ways have to be shown, too.
-const FIXES_MAX: usize = 2;
+const FIXES_MAX: usize = 3;
 
 /// How easy a cause is to fix, easiest first. `None` if only another volume helps.
 fn rank(cause: Cause) -> Option<usize> {

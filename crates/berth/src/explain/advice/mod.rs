@@ -2,9 +2,10 @@
 //!
 //! A node that refuses a pod for two reasons accepts it only when both are resolved. The steps of a node are therefore listed
 //! together, nodes with the same steps are listed once, and those with the fewest steps come first. Problems that affect every
-//! node, such as a missing claim, are listed before. Each way was tried on the cluster in memory (`trial`): one that does not
-//! lead to a placement is not listed.
+//! node, such as a missing claim, are the first steps of each way. Each way was tried on the cluster in memory (`trial`): one that
+//! does not lead to a placement is not listed.
 
+mod either;
 mod fixes;
 pub(super) mod needs;
 mod trial;
@@ -12,7 +13,8 @@ mod words;
 
 use super::details::Detail;
 use super::layout::names;
-use super::report::{ClaimReport, Found, NodeReport, Report};
+use super::report::{ClaimReport, ClaimState, Found, NodeReport, Report};
+use super::volumes::is_down;
 use super::world::World;
 use berth_core::api;
 use berth_scheduler::profile::Profile;
@@ -94,36 +96,98 @@ impl<'a> Advisor<'a> {
             && !self.report.nodes.iter().any(|found| found.name == *node)
         {
             return vec![format!(
-                "bring node {node} back: DaemonSet {set} created the pod for it, and it does not exist; or delete the pod"
+                "bring node {node} back: DaemonSet {set} created the pod for it, and it does not exist"
             )];
         }
         let everywhere = self.everywhere();
+        let alone = self.suffices_alone(&everywhere);
         let ways = self.ways(&everywhere);
-        let needed: Vec<String> = everywhere
-            .iter()
-            .map(|need| self.words(need, &Members::default()))
-            .collect();
+        let joined = |steps: &[String]| match steps {
+            [step] => step.clone(),
+            steps => format!("all of: {}", steps.join("; ")),
+        };
+        let mut steps: Vec<String> = alone.iter().map(|steps| joined(steps)).collect();
+        let first = everywhere.iter().map(|need| match alone {
+            Some(_) => words::otherwise(self.report, need),
+            None => self.words(need, &Members::default()),
+        });
         if ways.iter().any(|way| way.needs.is_empty()) {
-            return match needed.as_slice() {
-                [step] => vec![step.clone()],
-                steps => vec![format!("all of: {}", steps.join("; "))],
-            };
+            let or = |need: &Need| self.or_for_claim(need, &everywhere);
+            let first: Vec<String> = first.zip(&everywhere).map(|(step, need)| step + &or(need)).collect();
+            steps.push(joined(&first));
+            return steps;
         }
-        let another = everywhere.is_empty().then(|| self.another_node(&ways)).flatten();
-        if ways.is_empty() && another.is_none() {
-            return Vec::new();
-        }
-        let mut steps = Vec::new();
-        if !needed.is_empty() {
-            steps.push(format!("first: {}", needed.join("; ")));
-        }
-        let then = if steps.is_empty() { "" } else { "then " };
-        steps.extend(
-            ways.iter()
-                .map(|way| format!("{then}{}", self.way_words(way, &everywhere))),
-        );
-        steps.extend(another);
+        // Each way is complete.
+        let first: String = first.map(|step| format!("{step}; then ")).collect();
+        let ways_words = ways.iter().map(|way| self.way_words(way, &everywhere));
+        steps.extend(ways_words.map(|words| format!("{first}{words}")));
+        steps.extend(everywhere.is_empty().then(|| self.another_node(&ways)).flatten());
         steps
+    }
+
+    /// Resolves the problems that affect every node. A claim whose data is on a node that does not exist is recreated: if the node
+    /// came back, nothing else would be needed.
+    fn meet_everywhere(&self, trial: &mut Trial<'_>, everywhere: &[Need]) -> bool {
+        everywhere.iter().all(|need| match self.recreated(need) {
+            Some(index) => trial.recreate(index, None),
+            None => trial.meet(need, ""),
+        })
+    }
+
+    /// The claim that is recreated to resolve a need.
+    fn recreated(&self, need: &Need) -> Option<usize> {
+        match need {
+            Need::Claim(index) => {
+                let claim = self.report.claims.get(*index)?;
+                claim.missing_node().map(|_| *index)
+            }
+            _ => None,
+        }
+    }
+
+    /// What to do about the problems that affect every node so that nothing else is needed: the node of a bound volume comes back,
+    /// or a node is added that is large enough. `None` if there is no such way.
+    fn suffices_alone(&self, everywhere: &[Need]) -> Option<Vec<String>> {
+        let mut trial = self.trial();
+        let is_up = |node: &&NodeReport| !is_down(&self.world.objects, &node.name);
+        let like = self.report.nodes.iter().find(is_up).or(self.report.nodes.first())?;
+        let mut steps = Vec::new();
+        let mut back: Vec<&str> = Vec::new();
+        for need in everywhere {
+            match need {
+                Need::Claim(index) => {
+                    let claim = self.report.claims.get(*index)?;
+                    let node = claim.missing_node()?;
+                    let ClaimState::Bound { volume, .. } = &claim.state else {
+                        return None;
+                    };
+                    if !back.contains(&node) {
+                        trial.bring_back(node, &like.name, self.apart_by(), volume)?;
+                        back.push(node);
+                    }
+                    steps.push(words::bring_back(claim, node));
+                }
+                // A pod of a DaemonSet belongs to its node.
+                Need::TooLarge(_) if self.daemon.is_none() => {}
+                _ => return None,
+            }
+        }
+        let large = everywhere.iter().filter_map(|need| match need {
+            Need::TooLarge(resource) => Some(resource.as_str()),
+            _ => None,
+        });
+        let large: Vec<&str> = large.collect();
+        // A node that comes back is as large as it was, which is unknown.
+        let fits = match (back.as_slice(), large.as_slice()) {
+            ([node], []) => trial.fitting(self.profile).contains(*node),
+            ([], [_, ..]) => {
+                let name = trial.add_node_like(&like.name, &[])?;
+                steps.push(words::larger_node(self.report, &large));
+                trial.fitting(self.profile).contains(&name)
+            }
+            _ => false,
+        };
+        fits.then_some(steps)
     }
 
     /// Problems that affect every node.
@@ -207,7 +271,7 @@ impl<'a> Advisor<'a> {
         let named = way.nodes.len().min(NAMES_SHOWN + 1);
         let follow = |extra: &dyn Fn(&mut Trial<'_>, &str)| {
             let mut trial = self.trial();
-            let mut done = everywhere.iter().all(|need| trial.meet(need, ""));
+            let mut done = self.meet_everywhere(&mut trial, everywhere);
             for node in way.nodes.iter().take(named) {
                 done = done && way.needs.iter().all(|need| trial.meet(need, node));
                 extra(&mut trial, node);
@@ -218,15 +282,29 @@ impl<'a> Advisor<'a> {
             }
         };
         let mut fitting = follow(&|_, _| {});
+        let own = way.needs.iter().find_map(|need| match need {
+            Need::OwnVolume(index) => Some(*index),
+            _ => None,
+        });
+        let recreated = everywhere.iter().find_map(|need| self.recreated(need));
+        // A new claim may find no storage.
+        let mut provided = None;
         if fitting.is_empty()
-            && let Some(Need::OwnVolume(index)) = way.needs.iter().find(|need| matches!(need, Need::OwnVolume(_)))
+            && let Some(index) = own
         {
-            let index = *index;
             fitting = follow(&|trial, node| {
                 trial.provide_own(index, node);
             });
-            way.needs.push(Need::Storage(index));
+            provided = own;
+        } else if fitting.is_empty()
+            && let Some(index) = recreated
+        {
+            fitting = follow(&|trial, node| {
+                trial.meet(&Need::Storage(index), node);
+            });
+            provided = recreated;
         }
+        way.needs.extend(provided.map(Need::Storage));
         let mut place = 0;
         way.nodes.retain(|node| {
             place += 1;
@@ -250,7 +328,7 @@ impl<'a> Advisor<'a> {
         let members = Members::new(&way.nodes);
         let steps = way.needs.iter().map(|need| {
             let words = self.words(need, &members);
-            words + &self.or_less(way, need, &members, everywhere)
+            words + &self.or_on_node(way, need, &members, everywhere)
         });
         let steps: Vec<String> = steps.collect();
         match steps.as_slice() {
@@ -267,28 +345,15 @@ impl<'a> Advisor<'a> {
         words::step(self.report, need, nodes, set)
     }
 
-    /// Suggests a smaller request for a claim, if the pod would then fit.
-    fn or_less(&self, way: &Way<'_>, need: &Need, nodes: &Members<'_>, everywhere: &[Need]) -> String {
-        let Need::Storage(index) = need else {
-            return String::new();
-        };
-        // Another claim of the class may be about to take what one claim could have.
-        let class = |index: usize| self.report.claims.get(index).map(|claim| &claim.class);
-        let rival =
-            |other: &Need| matches!(other, Need::Storage(other) if other != index && class(*other) == class(*index));
-        if way.needs.iter().any(rival) {
-            return String::new();
-        }
-        let Some((claim, node, bytes)) = words::smaller_claim(self.report, *index, nodes) else {
-            return String::new();
-        };
-        let mut trial = self.trial();
-        let others = way.needs.iter().filter(|other| *other != need);
-        let done = everywhere.iter().chain(others).all(|need| trial.meet(need, node)) && trial.shrink(*index, bytes);
-        if !done || !trial.fitting(self.profile).contains(node) {
-            return String::new();
-        }
-        words::ask_for_less(claim, node, bytes)
+    /// The labels by which the pod is kept apart from other pods.
+    fn apart_by(&self) -> &'a [String] {
+        let details = self.report.nodes.iter().flat_map(|node| &node.refused);
+        let mut details = details.flat_map(|refusal| &refusal.found);
+        let apart = details.find_map(|found| match &found.detail {
+            Detail::ApartBy { keys, .. } => Some(keys.as_slice()),
+            _ => None,
+        });
+        apart.unwrap_or_default()
     }
 
     /// Suggests another node, if the existing ones are too full or too close to other pods.
@@ -313,30 +378,20 @@ impl<'a> Advisor<'a> {
         if !nearest.needs.iter().any(is_full) {
             return None;
         }
-        let details = self.report.nodes.iter().flat_map(|node| &node.refused);
-        let mut details = details.flat_map(|refusal| &refusal.found);
-        let apart = details.find_map(|found| match &found.detail {
-            Detail::ApartBy { keys, .. } => Some(keys.as_slice()),
-            _ => None,
-        });
+        let apart = self.apart_by();
         // A new node reaches the bound volumes only if one like it does.
         let reaching = self.report.nodes.iter().filter(|node| !is_apart_from_volumes(node));
         let reaching: Vec<&str> = reaching.map(|node| node.name.as_str()).collect();
         let like = nearest.nodes.iter().find(|node| reaching.contains(node));
         let mut trial = self.trial();
-        let name = trial.add_node_like(like.or(reaching.first())?, apart.unwrap_or_default())?;
+        let name = trial.add_node_like(like.or(reaching.first())?, apart)?;
         if !trial.fitting(self.profile).contains(&name) {
             return None;
         }
         let needs = ways.iter().flat_map(|way| &way.needs);
         let delayed = self.report.claims.iter().any(ClaimReport::is_delayed);
         let has_storage = delayed || !self.report.inline_volumes.is_empty();
-        Some(words::another_node(
-            self.report,
-            needs,
-            apart.unwrap_or_default(),
-            has_storage,
-        ))
+        Some(words::another_node(self.report, needs, apart, has_storage))
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) enum Need {
     Storage(usize),
     /// Space for an inline volume of the pod, by its index in the report.
     Inline(usize),
+    /// A pool for an inline volume of the pod: there is none.
+    InlinePool(usize),
     /// Storage for all claims together: each alone would find some.
     StorageTogether,
     /// Storage; which claim lacks it on this node was not examined, to save time.
@@ -68,7 +70,7 @@ impl Need {
         match self {
             Self::Cordoned | Self::NodeState(_) | Self::Volume(..) => 1,
             Self::Claim(_) | Self::TooLarge(_) => 2,
-            Self::Storage(_) | Self::Inline(_) | Self::StorageTogether => 2,
+            Self::Storage(_) | Self::Inline(_) | Self::InlinePool(_) | Self::StorageTogether => 2,
             Self::Room(_) | Self::Taints(_) | Self::OtherNodes(_) => 2,
             Self::StorageForSome | Self::NodeDown(_) => 3,
             Self::OwnVolume(_) => 5,
@@ -81,7 +83,7 @@ impl Need {
 }
 
 /// Whether a reason means that a bound volume is unreachable.
-pub(super) fn is_out_of_reach(reason: &Reason) -> bool {
+pub(in crate::explain) fn is_out_of_reach(reason: &Reason) -> bool {
     matches!(
         reason,
         Reason::Volume(VolumeReason::NodeConflict) | Reason::ZoneConflict
@@ -142,7 +144,10 @@ impl<'r> Needs<'r> {
             });
         }
         for (index, volume) in report.inline_volumes.iter().enumerate() {
-            note(&volume.offers, &|_| Need::Inline(index));
+            note(&volume.offers, &|offer| match offer.largest_bytes {
+                Some(1..) => Need::Inline(index),
+                _ => Need::InlinePool(index),
+            });
         }
         Self {
             world,

@@ -3,11 +3,16 @@
 use super::needs::{Need, is_out_of_reach};
 use crate::explain::cause::Cause;
 use crate::explain::demands::{Demand, Label};
-use crate::explain::report::{ClaimReport, ClaimState, Offer, Report};
+use crate::explain::details::Detail;
+use crate::explain::layout::{count as counted, names as list};
+use crate::explain::report::{ClaimReport, ClaimState, Offer, Report, TooSmall};
 use berth_core::names;
 use berth_core::quantity::Bytes;
 use berth_scheduler::reason::Reason;
 use std::collections::HashSet;
+
+/// Maximum number of pods named.
+const NAMES_SHOWN: usize = 3;
 
 /// Whether a claim must be fixed before any node can be considered.
 pub(super) fn is_broken(claim: &ClaimReport) -> bool {
@@ -19,10 +24,8 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
     let name = &claim.claim;
     let namespace = report.pod.split_once('/').map_or("default", |(namespace, _)| namespace);
     let class = claim.class.as_deref().unwrap_or_default();
-    let (volume, node) = match &claim.state {
-        ClaimState::Bound {
-            volume, missing_node, ..
-        } => (volume.as_str(), missing_node.as_deref()),
+    let volume = match &claim.state {
+        ClaimState::Bound { volume, .. } => volume.as_str(),
         _ => Default::default(),
     };
     match claim.code {
@@ -39,26 +42,18 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
                 "wait for the ephemeral volume controller to create claim {namespace}/{name} for the pod; if it does not, see the pod's events"
             )
         }
-        Cause::ClaimMissing => format!("create claim {namespace}/{name}, or correct the name in the pod"),
-        Cause::ClaimLost => format!("restore the volume of claim {name}, or recreate the claim"),
-        Cause::ClaimVolumeMissing => format!("restore the volume of claim {name}, or recreate the claim"),
+        Cause::ClaimMissing => format!("create claim {namespace}/{name}"),
+        Cause::ClaimLost | Cause::ClaimVolumeMissing => format!("restore the volume of claim {name}"),
         Cause::ClaimDeleting => format!("wait until claim {name} is deleted, then recreate it"),
-        Cause::ClaimNodeMissing => format!(
-            "bring {} back: it has volume {} of claim {name}; if the node is gone for good, the data is lost: recreate the claim",
-            node.unwrap_or("its node"),
-            volume
-        ),
-        Cause::ClaimOutOfReach => format!(
-            "fix the node labels, or recreate volume {} of claim {name}: its node affinity matches no node",
-            volume
-        ),
+        Cause::ClaimNodeMissing => give_up(claim),
+        Cause::ClaimOutOfReach => {
+            format!("correct the node labels: the node affinity of volume {volume} of claim {name} matches no node")
+        }
         Cause::ClaimNoDefaultClass => {
             format!("set `storageClassName` of claim {name}, or mark a StorageClass as default: there is none")
         }
-        Cause::ClaimNotOwned => format!("delete or rename claim {name}, so that the pod's own claim can be created"),
-        Cause::ClaimClassMissing => {
-            format!("create StorageClass {class}, or recreate claim {name} with a class that exists")
-        }
+        Cause::ClaimNotOwned => format!("delete claim {name}, so that the pod's own claim can be created"),
+        Cause::ClaimClassMissing => format!("create StorageClass {class}"),
         Cause::ClaimClassUnknown => format!(
             "ask someone with list permission for storageclasses to run `berth snapshot`: how claim {name} gets its volume is \
              unknown without them"
@@ -67,34 +62,74 @@ fn claim_step(report: &Report, claim: &ClaimReport) -> String {
             "provide a volume for claim {name}: {}; if there is one, see the claim's events",
             claim.wants
         ),
-        // The binding mode of an existing class cannot be changed.
-        Cause::ClaimWaitsForProvisioner => format!(
-            "get claim {name} bound (see its events), or recreate it with a class whose `volumeBindingMode` is \
-             WaitForFirstConsumer"
-        ),
         _ => format!("get claim {name} bound: see its events"),
     }
 }
 
-/// Reports that the pod requests more of a resource than any node has.
-fn too_large_step(report: &Report, resource: &str) -> String {
+/// The node that has most of a resource of which no node has enough; the first of equal ones.
+fn largest_node<'r>(report: &'r Report, resource: &str) -> Option<(&'r TooSmall, &'r str)> {
     let small = report.nodes.iter().filter_map(|node| {
         let found = node.too_small.iter().find(|small| small.resource == resource);
         Some((found?, node.name.as_str()))
     });
     let small: Vec<_> = small.collect();
-    // The first of equal ones.
-    match small.iter().rev().max_by_key(|(small, _)| small.amount) {
+    small.into_iter().rev().max_by_key(|(small, _)| small.amount)
+}
+
+/// `the pod requests 9 cpu, the largest node (n1) has 4`.
+fn too_large(report: &Report, resource: &str) -> String {
+    match largest_node(report, resource) {
         Some((largest, name)) if largest.amount > 0 => format!(
-            "no node has enough {resource}: the pod requests {}, the largest node ({name}) has {}; add a larger node, or reduce \
-             the request",
+            "the pod requests {} {resource}, the largest node ({name}) has {}",
             largest.wants, largest.has
         ),
-        Some((largest, _)) => format!(
-            "no node has {resource}: add a node with {}, or remove the request",
-            largest.wants
-        ),
-        None => format!("reduce the pod's {resource} request"),
+        Some((none, _)) => format!("the pod requests {} {resource}, which no node has", none.wants),
+        None => format!("no node has enough {resource}"),
+    }
+}
+
+/// What to do about the request for a resource of which no node has enough.
+fn too_large_step(report: &Report, resource: &str) -> String {
+    match largest_node(report, resource) {
+        Some((largest, name)) if largest.amount > 0 => {
+            format!(
+                "reduce the pod's {resource} request: the largest node ({name}) has {}",
+                largest.has
+            )
+        }
+        _ => format!("remove the pod's {resource} request: no node has it"),
+    }
+}
+
+/// What to do about resources of which no node has enough.
+pub(super) fn larger_node(report: &Report, resources: &[&str]) -> String {
+    let problems: Vec<String> = resources.iter().map(|resource| too_large(report, resource)).collect();
+    format!("add a larger node: {}", problems.join("; "))
+}
+
+/// What to do about a bound claim whose volume is on a node that does not exist.
+pub(super) fn bring_back(claim: &ClaimReport, node: &str) -> String {
+    let volume = match &claim.state {
+        ClaimState::Bound { volume, .. } => volume.as_str(),
+        _ => "",
+    };
+    format!("bring {node} back: it has volume {volume} of claim {}", claim.claim)
+}
+
+/// What to do about a claim whose data is on a node that does not exist and will not come back.
+fn give_up(claim: &ClaimReport) -> String {
+    let node = claim.missing_node().unwrap_or("its node");
+    format!(
+        "if {node} is gone for good, its data is lost: recreate claim {}",
+        claim.claim
+    )
+}
+
+/// What to do about a problem that affects every node if neither a node comes back nor a larger one is added.
+pub(super) fn otherwise(report: &Report, need: &Need) -> String {
+    match need {
+        Need::Claim(index) => give_up(&report.claims[*index]),
+        need => step(report, need, &Members::default(), None),
     }
 }
 
@@ -135,18 +170,21 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
         Need::Inline(index) => {
             let volume = &report.inline_volumes[*index];
             let (driver, wants) = (&volume.driver, Bytes(volume.request_bytes));
-            match largest(&volume.offers, nodes) {
-                Some((node, largest)) => format!(
-                    "free space for the pod's inline volume of {driver}: it requests {wants}, the largest pool has {} ({node}); or \
-                     reduce the request to that",
-                    Bytes(largest)
-                ),
-                None => format!("add a pool of {driver} with {wants} for the pod's inline volume: there is none"),
-            }
+            let largest = largest_pool(report, *index, nodes);
+            let largest = largest.map_or(String::new(), |(node, bytes)| {
+                format!(", the largest pool has {} ({node})", Bytes(bytes))
+            });
+            format!("free space for the pod's inline volume of {driver}: it requests {wants}{largest}")
         }
-        Need::StorageTogether => {
-            "add storage: each of the pod's claims fits alone, but not all of them together".to_owned()
+        Need::InlinePool(index) => {
+            let volume = &report.inline_volumes[*index];
+            format!(
+                "add a pool of {} with {} for the pod's inline volume: there is none",
+                volume.driver,
+                Bytes(volume.request_bytes)
+            )
         }
+        Need::StorageTogether => storage_together(report, nodes),
         Need::StorageForSome => "provide storage for the pod's claims".to_owned(),
         Need::SelectedElsewhere(index) => selected_step(report, &report.claims[*index]),
         Need::Move(index) => {
@@ -173,11 +211,15 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
                 .filter(|small| small.resource == *resource)
                 .max_by_key(|small| small.amount);
             let has = largest.map_or("0", |small| small.has.as_str());
-            format!("reduce the pod's {resource} request to {has}, which is all the node has")
+            format!("reduce the pod's {resource} request: the node has only {has}")
         }
         Need::Room(resource) => format!("free {resource}, or reduce the pod's request"),
         Need::Cordoned => format!("uncordon it (kubectl uncordon {})", nodes.first),
-        Need::NodeDown(taints) => format!("bring it back: it does not respond ({})", listed(taints)),
+        Need::NodeDown(taints) => {
+            let mut keys: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).collect();
+            keys.dedup();
+            format!("bring it back: it does not respond ({})", keys.join(", "))
+        }
         Need::NodeState(taints) => format!("wait until it recovers ({})", listed(taints)),
         Need::Taints(taints) if taints.len() > 1 => {
             format!(
@@ -192,17 +234,56 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
         Need::OtherNodes(demands) => other_nodes_step(report, demands, nodes),
         // The first is worded where the volume is known; nobody can resolve the second.
         Need::Volume(..) | Need::AttachLimit => String::new(),
-        Need::Reason(reason) => match (reason_step(reason), common_detail(report, reason, nodes)) {
-            (step, Some(detail)) => format!("{step} ({detail})"),
-            (step, None) => step,
+        Need::Reason(reason) => match (common_detail(report, reason, nodes), reason_step(reason)) {
+            (Some(Detail::HeldBy(pods)), _) => format!(
+                "stop {}: only one pod may use a ReadWriteOncePod claim",
+                list(pods, NAMES_SHOWN)
+            ),
+            (
+                Some(Detail::Attached {
+                    driver,
+                    count,
+                    of,
+                    excess,
+                    pods,
+                }),
+                _,
+            ) if !pods.is_empty() => format!(
+                "stop pods to detach {} of {driver}: {count} of at most {of} are attached, for {}",
+                counted(*excess, "volume", "volumes"),
+                list(pods, NAMES_SHOWN)
+            ),
+            (Some(detail), step) => format!("{step} ({detail})"),
+            (None, step) => step,
         },
+    }
+}
+
+/// What to do if each claim would find storage on one of these nodes, but not all of them.
+fn storage_together(report: &Report, nodes: &Members<'_>) -> String {
+    let has_rivals = |claim: &&ClaimReport| {
+        let mut offers = claim.offers().iter().filter(|offer| !offer.rivals.is_empty());
+        offers.any(|offer| offer.nodes.iter().any(|node| nodes.all.contains(node.as_str())))
+    };
+    let rivals = report
+        .claims
+        .iter()
+        .filter(has_rivals)
+        .map(|claim| claim.claim.as_str());
+    match rivals.collect::<Vec<_>>().as_slice() {
+        [] => "add storage: each of the pod's claims fits alone, but not all of them together".to_owned(),
+        [one, other] => {
+            format!("add storage for one of claims {one} and {other}: what is there suffices for either, not for both")
+        }
+        claims => format!(
+            "add storage for claims {}: what is there suffices for each, not for all of them",
+            claims.join(", ")
+        ),
     }
 }
 
 /// What to do if the pod selects other nodes.
 fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) -> String {
-    let listed = |demands: &[&Demand]| demands.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let all: Vec<&Demand> = demands.iter().collect();
     let (labels, facts): (Vec<&Demand>, Vec<&Demand>) = demands.iter().partition(|demand| demand.label().is_some());
     if demands.is_empty() {
         return "change the pod's nodeSelector or node affinity, which ask for other nodes".to_owned();
@@ -217,11 +298,9 @@ fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) ->
             })
             .collect();
         return format!(
-            "label it as the pod asks (kubectl label node {} {} --overwrite), or remove {} from the pod's nodeSelector or node \
-             affinity",
+            "label it as the pod asks (kubectl label node {} {} --overwrite)",
             nodes.first,
-            commands.join(" "),
-            listed(&all)
+            commands.join(" ")
         );
     }
     let exists = |name: &String| report.nodes.iter().any(|node| node.name == *name);
@@ -238,7 +317,24 @@ fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) ->
     };
     format!(
         "remove {} from the pod's nodeSelector or node affinity{why}",
-        listed(&all)
+        listed(demands)
+    )
+}
+
+fn listed(demands: &[Demand]) -> String {
+    demands.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a node can be labelled so that it meets the demands.
+pub(super) fn is_labelled(demands: &[Demand]) -> bool {
+    !demands.is_empty() && demands.iter().all(|demand| demand.label().is_some())
+}
+
+/// To change the pod instead of the labels of a node.
+pub(super) fn or_remove(demands: &[Demand]) -> String {
+    format!(
+        ", or remove {} from the pod's nodeSelector or node affinity",
+        listed(demands)
     )
 }
 
@@ -271,8 +367,8 @@ fn reason_step(reason: &Reason) -> String {
         Reason::ClaimInUse => "stop the pod that uses the same ReadWriteOncePod claim, wherever it runs",
         Reason::TooManyVolumes => "detach volumes: the driver's attach limit is reached",
         Reason::SpreadLabelMissing => "add the label that the pod's spread constraints use",
-        Reason::SpreadTooUneven => "run more matching pods in the other domains, or raise `maxSkew`",
-        Reason::PodAffinity => "run a matching pod there, or relax the pod's affinity",
+        Reason::SpreadTooUneven => "raise `maxSkew` of the pod's spread constraints",
+        Reason::PodAffinity => "relax the pod's affinity",
         Reason::PodAntiAffinity => "relax the pod's anti-affinity",
         Reason::ExistingPodsAntiAffinity => "relax the anti-affinity of pods near it",
         reason => return format!("resolve: {reason}"),
@@ -281,7 +377,7 @@ fn reason_step(reason: &Reason) -> String {
 }
 
 /// The missing details of a reason, if they are the same on all of these nodes.
-fn common_detail(report: &Report, reason: &Reason, nodes: &Members<'_>) -> Option<String> {
+fn common_detail<'r>(report: &'r Report, reason: &Reason, nodes: &Members<'_>) -> Option<&'r Detail> {
     let members = report
         .nodes
         .iter()
@@ -295,7 +391,7 @@ fn common_detail(report: &Report, reason: &Reason, nodes: &Members<'_>) -> Optio
     });
     let first = details.next()??;
     let is_same = details.all(|detail| detail == Some(first));
-    Some(first.to_string()).filter(|text| is_same && !text.is_empty())
+    Some(first).filter(|detail| is_same && **detail != Detail::Nothing)
 }
 
 /// The size that a claim could request instead, with the node that could provide it.
@@ -315,6 +411,11 @@ pub(super) fn ask_for_less(claim: &ClaimReport, node: &str, bytes: i64) -> Strin
         claim.claim,
         Bytes(bytes)
     )
+}
+
+/// The largest pool of these nodes for an inline volume, and its size.
+pub(super) fn largest_pool<'r>(report: &'r Report, index: usize, nodes: &Members<'_>) -> Option<(&'r str, i64)> {
+    largest(&report.inline_volumes.get(index)?.offers, nodes)
 }
 
 /// Of insufficient offers, the one of these nodes with the largest volume, and its size.

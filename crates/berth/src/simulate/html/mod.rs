@@ -1,9 +1,11 @@
 //! The outcome of a simulation as a single web page: a picture of the topology with volumes, pods and refusals.
 //!
-//! A pure function from the outcome to a text. The page is self-contained: no external fonts, scripts or images. Its
-//! content needs no script; the only one colours nodes by why they refuse a pod. All input is escaped by [`Escaped`].
+//! A pure function from the outcome to a text. The page is self-contained: no external fonts, scripts or images. The
+//! outcome needs no script; the only one colours nodes by why they refuse a pod, and plays scenarios with the timeline and
+//! the map of `berth view`. All input is escaped by [`Escaped`].
 
 mod changes;
+mod moments;
 mod pending;
 mod tables;
 mod timeline;
@@ -11,11 +13,16 @@ mod topology;
 
 use super::Subject;
 use super::table::{self, size};
-use crate::page::LOOK;
+use crate::page::{LOOK, Module, bundle};
+use crate::terminal;
 use berth_cluster::simulation::{Outcome, Usage};
+use berth_view::Recording;
 use std::fmt::{self, Write as _};
 
-const SCRIPT: &str = include_str!("script.js");
+const SCRIPT: Module = Module {
+    name: "report.js",
+    text: include_str!("report.js"),
+};
 
 /// Maximum number of nodes drawn with visible pods and volumes. Beyond that, a node is a small square, and details are shown
 /// when it is hovered: a thousand nodes fit on a screen this way.
@@ -45,6 +52,15 @@ fn e(text: &str) -> Escaped<'_> {
     Escaped(text)
 }
 
+/// Data for the script, under a name.
+fn embed(out: &mut String, id: &str, data: &impl serde::Serialize) {
+    // Outcomes and rows always make JSON.
+    let text = serde_json::to_string(data).unwrap_or_default();
+    // Within a script element only `<` can end it. Viewing the file in a terminal is also safe.
+    let text = terminal::clean_json(&text).replace('<', "\\u003c");
+    let _ = writeln!(out, "<script type=\"application/json\" id=\"{id}\">{text}</script>");
+}
+
 /// `1 pod`, `2 pods`
 fn count(number: usize, what: &str) -> String {
     match number {
@@ -53,9 +69,9 @@ fn count(number: usize, what: &str) -> String {
     }
 }
 
-/// The whole page.
+/// The whole page. With a recording, the moments of the scenario can be shown, too.
 #[must_use]
-pub fn render(outcome: &Outcome, subject: &Subject) -> String {
+pub fn render(outcome: &Outcome, subject: &Subject, recording: Option<&Recording>) -> String {
     let mut out = String::new();
     let verdict = table::verdict_of(&outcome.summary);
     let subject = subject.to_string();
@@ -80,14 +96,21 @@ pub fn render(outcome: &Outcome, subject: &Subject) -> String {
         changes::render(&mut out, changes);
     }
     pending::render(&mut out, outcome);
-    topology::render(&mut out, outcome);
-    timeline::render(&mut out, &outcome.steps);
+    if let Some(recording) = recording {
+        moments::controls(&mut out, recording);
+    }
+    topology::render(&mut out, outcome, recording.is_some());
+    if recording.is_some() {
+        out.push_str(moments::HAPPENED);
+    }
+    timeline::render(&mut out, &outcome.steps, recording.is_some());
     tables::render(&mut out, outcome);
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(
         out,
         "</main>\n<footer>Made by berth {version}. The same objects and the same seed give the same page.</footer>\n\
-         <script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+         <script type=\"module\">\n{}</script>\n</body>\n</html>\n",
+        bundle(&SCRIPT)
     );
     out
 }

@@ -1,7 +1,6 @@
 //! The waiting pods, with the nodes that refuse them and what would help.
 
-use super::{count, e};
-use crate::terminal;
+use super::{count, e, embed};
 use berth_cluster::simulation::{Outcome, PendingOutcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -102,9 +101,7 @@ fn refusals(out: &mut String, outcome: &Outcome) {
             serde_json::json!({"pods": group.pods.iter().take(NAMES).collect::<Vec<_>>(), "reasons": reasons, "nodes": nodes})
         })
         .collect();
-    // Within a script element only `<` can end it. Viewing the file in a terminal is also safe.
-    let text = terminal::clean_json(&serde_json::Value::from(groups).to_string()).replace('<', "\\u003c");
-    let _ = writeln!(out, "<script type=\"application/json\" id=\"refusals\">{text}</script>");
+    embed(out, "refusals", &groups);
 }
 
 /// Pods that do not run for another reason: they have a node and cannot run there, do not exist, or were evicted.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Maximum number of changes of a kind listed before the rest is counted.
 const CHANGES: usize = 12;
 
-pub(super) fn render(out: &mut String, steps: &[StepOutcome]) {
+pub(super) fn render(out: &mut String, steps: &[StepOutcome], is_played: bool) {
     if steps.is_empty() {
         return;
     }
@@ -15,19 +15,25 @@ pub(super) fn render(out: &mut String, steps: &[StepOutcome]) {
     let most = steps.iter().flat_map(|step| step.summary.pods_per_zone.values()).max();
     let most = most.copied().unwrap_or(0);
     for step in steps {
-        one(out, step, most);
+        one(out, step, most, is_played);
     }
     out.push_str("</ol>\n</section>\n");
 }
 
-fn one(out: &mut String, step: &StepOutcome, most: usize) {
+fn one(out: &mut String, step: &StepOutcome, most: usize, is_played: bool) {
     let summary = &step.summary;
     let state = if step.pods.pending.is_empty() { "good" } else { "bad" };
     let _ = write!(
         out,
-        "<li class=\"{state}\">\n<time>{}</time>\n<div>\n<h3>{}</h3>\n",
+        "<li class=\"{state}\">\n<time>{}</time>\n<div>\n<h3>{}{}</h3>\n",
         e(&step.at),
-        e(&step.name)
+        e(&step.name),
+        // For the script, which shows it.
+        if is_played {
+            " <button class=\"step act\" type=\"button\" hidden>Show on the map</button>"
+        } else {
+            ""
+        }
     );
     for did in &step.did {
         let _ = writeln!(out, "<p class=\"did\">{}</p>", e(did));

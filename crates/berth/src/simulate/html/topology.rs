@@ -1,6 +1,6 @@
 //! The picture: zones, racks, nodes, and on each node its pods and volumes with their utilization.
 
-use super::{MAX_LARGE_NODES, count, e, percent};
+use super::{MAX_LARGE_NODES, count, e, moments, percent};
 use crate::simulate::table::{cpu, size};
 use berth_cluster::simulation::{ClaimOutcome, Fit, NodeOutcome, Outcome, PodOutcome, Usage, VolumeOutcome};
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl<'a> Places<'a> {
     }
 }
 
-pub(super) fn render(out: &mut String, outcome: &Outcome) {
+pub(super) fn render(out: &mut String, outcome: &Outcome, is_played: bool) {
     let places = Places::of(outcome);
     let form = if outcome.nodes.len() > MAX_LARGE_NODES {
         "small"
@@ -142,7 +142,7 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
         "large"
     };
     let volume = match form {
-        "small" => "node, filled by the share of its volumes that are bound",
+        "small" => "node, filled by the most requested of CPU, memory and local volumes",
         _ => "volume, filled by what its claim requests",
     };
     let _ = write!(
@@ -150,8 +150,12 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
         "<section id=\"topology\" aria-labelledby=\"topology-title\" class=\"{form}\">\n<h2 id=\"topology-title\">Topology</h2>\n\
          <p class=\"legend\"><span class=\"only-large\"><i class=\"key pod\"></i>pod</span> <span><i class=\"key vol\"><u></u></i>{volume}</span> \
          <span class=\"only-large\"><i class=\"key free\"></i>free volume</span> <span><i class=\"key cordoned\"></i>cordoned</span> \
-         <span><i class=\"key notready\"></i>not ready</span></p>\n<p id=\"refusal-legend\" class=\"legend\" aria-live=\"polite\" hidden></p>\n<div class=\"zones\">\n"
+         <span><i class=\"key notready\"></i>not ready</span></p>\n<p id=\"refusal-legend\" class=\"legend\" aria-live=\"polite\" hidden></p>\n"
     );
+    if is_played {
+        out.push_str(moments::MAP);
+    }
+    out.push_str("<div id=\"at-the-end\">\n<div class=\"zones\">\n");
     let mut zones: BTreeMap<&str, Racks<'_>> = BTreeMap::new();
     for (index, node) in outcome.nodes.iter().enumerate() {
         zones
@@ -170,11 +174,11 @@ pub(super) fn render(out: &mut String, outcome: &Outcome) {
     }
     out.push_str("</div>\n");
     if !places.shared.is_empty() {
-        out.push_str("<div class=\"shared\">\n<h3>Volumes of several zones, of none, or of nodes that are gone</h3>\n");
+        out.push_str("<div class=\"shared\">\n<h3>Volumes outside a single zone</h3>\n");
         volumes(out, &places.shared, SHOWN_IN_ZONE);
         out.push_str("</div>\n");
     }
-    out.push_str("</section>\n");
+    out.push_str("</div>\n</section>\n");
 }
 
 fn zone(out: &mut String, outcome: &Outcome, places: &Places<'_>, name: &str, racks: &Racks<'_>) {
@@ -187,7 +191,7 @@ fn zone(out: &mut String, outcome: &Outcome, places: &Places<'_>, name: &str, ra
             "<p class=\"sub\">{} · {} · {}</p>",
             count(zone.nodes, "node"),
             count(zone.pods, "pod"),
-            fit(&zone.fit)
+            e(&fit_words(&zone.fit, zone.usage.free_volume_bytes, "free volumes"))
         );
     }
     out.push_str("<div class=\"racks\">\n");
@@ -214,27 +218,22 @@ fn zone(out: &mut String, outcome: &Outcome, places: &Places<'_>, name: &str, ra
     out.push_str("</section>\n");
 }
 
-fn fit(fit: &Fit) -> String {
-    match fit.fit_percent {
-        Some(percent) => format!("{percent}% of {} requested", e(&size(fit.taken_bytes))),
-        None => "no volumes".to_owned(),
-    }
-}
-
 fn volumes(out: &mut String, found: &[Filled<'_>], shown: usize) {
     // Many volumes are collapsed: the picture is then about nodes.
     let is_folded = found.len() > SHOWN;
     if is_folded {
-        let mut all = Fit::default();
+        let (mut bound, mut others) = (Fit::default(), 0_i64);
         for filled in found {
-            let asked = filled.claim.map_or(0, |claim| claim.requested_bytes);
-            all.add(asked, filled.volume.capacity_bytes);
+            match filled.claim {
+                Some(claim) => bound.add(claim.requested_bytes, filled.volume.capacity_bytes),
+                None => others = others.saturating_add(filled.volume.capacity_bytes),
+            }
         }
         let _ = write!(
             out,
             "<details><summary>{}, {}</summary>",
             count(found.len(), "volume"),
-            fit(&all)
+            e(&fit_words(&bound, others, "volumes without a claim"))
         );
     }
     out.push_str("<ul class=\"vols\">");
@@ -263,7 +262,7 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
         "{}{} · {}",
         count(node.pods, "pod"),
         resources(&node.usage),
-        fit_words(node)
+        fit_words(&node.fit, node.usage.free_volume_bytes, "free volumes")
     );
     if !own.is_empty() {
         let _ = write!(words, " · {used} of {} local volumes bound", own.len());
@@ -280,6 +279,7 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
             _ => "not ready",
         })
     );
+    use_of(out, &node.usage);
     out.push_str("<span class=\"pods\" aria-hidden=\"true\">");
     for pod in pods.iter().take(CHIPS) {
         let class = if pod.message.is_empty() { "pod" } else { "pod stuck" };
@@ -297,13 +297,45 @@ fn node(out: &mut String, places: &Places<'_>, index: usize, node: &NodeOutcome)
     out.push_str("</li>\n");
 }
 
-/// The coloured share of a node's square: the share of its local volumes that are bound, or the requested share of its
-/// pods' volumes.
-fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
-    match own.len() {
-        0 => node.fit.fit_percent.unwrap_or(0.0).clamp(0.0, 100.0),
-        all => percent(used, all),
+/// Bars with what is requested of CPU and memory, if the node reports a total.
+fn use_of(out: &mut String, usage: &Usage) {
+    out.push_str("<span class=\"use\" aria-hidden=\"true\">");
+    let mut bar = |name: &str, part: i64, whole: i64, words: fn(i64) -> String| {
+        if whole > 0 {
+            let over = if part > whole { " class=\"over\"" } else { "" };
+            let _ = write!(
+                out,
+                "<span>{name}</span><i><u{over} style=\"width:{:.1}%\"></u></i><em>{}/{}</em>",
+                portion(part, whole).clamp(0.0, 100.0),
+                e(&words(part)),
+                e(&words(whole))
+            );
+        }
+    };
+    bar("CPU", usage.cpu_requested_milli, usage.cpu_allocatable_milli, cpu);
+    bar(
+        "Mem",
+        usage.memory_requested_bytes,
+        usage.memory_allocatable_bytes,
+        size,
+    );
+    out.push_str("</span>");
+}
+
+/// A part in percent of the whole.
+fn portion(part: i64, whole: i64) -> f64 {
+    match whole {
+        ..=0 => 0.0,
+        whole => part as f64 * 100.0 / whole as f64,
     }
+}
+
+/// The coloured share of a node's square: the most requested of CPU, memory and local volumes.
+fn node_fill(node: &NodeOutcome, own: &[Filled<'_>], used: usize) -> f64 {
+    let usage = &node.usage;
+    let cpu = portion(usage.cpu_requested_milli, usage.cpu_allocatable_milli);
+    let memory = portion(usage.memory_requested_bytes, usage.memory_allocatable_bytes);
+    cpu.max(memory).max(percent(used, own.len())).clamp(0.0, 100.0)
 }
 
 /// The requested resources of the node, if it reports a total.
@@ -320,14 +352,17 @@ fn resources(usage: &Usage) -> String {
     words
 }
 
-fn fit_words(node: &NodeOutcome) -> String {
-    match node.fit.fit_percent {
-        Some(percent) => format!(
-            "claims request {} of {} ({percent}%)",
-            size(node.fit.requested_bytes),
-            size(node.fit.taken_bytes)
-        ),
-        None => "no volumes".to_owned(),
+/// What claims request of their volumes. Other volumes do not count for the percentage: their size follows, with what they are.
+fn fit_words(fit: &Fit, others_bytes: i64, others: &str) -> String {
+    let bound = fit.fit_percent.map(|percent| {
+        let (requested, taken) = (size(fit.requested_bytes), size(fit.taken_bytes));
+        format!("claims request {requested} of {taken} in bound volumes ({percent}%)")
+    });
+    let others = (others_bytes > 0).then(|| format!("{} in {others}", size(others_bytes)));
+    let words: Vec<String> = bound.into_iter().chain(others).collect();
+    match words.as_slice() {
+        [] => "no volumes".to_owned(),
+        words => words.join(", "),
     }
 }
 

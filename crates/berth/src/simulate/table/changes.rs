@@ -5,7 +5,7 @@ use super::steps::{bindings, moves, placements};
 use super::{cpu, indented, names_of, size, title};
 use berth_cluster::simulation::{Difference, Room};
 
-pub(super) fn render(out: &mut String, changes: &Difference, width: usize) {
+pub(crate) fn render(out: &mut String, changes: &Difference, width: usize) {
     title(out, "WHAT WOULD CHANGE");
     if changes.is_empty() {
         indented(out, 2, "nothing", width);

@@ -4,11 +4,12 @@ mod changes;
 pub(crate) mod columns;
 mod steps;
 
+pub(crate) use changes::render as what_changes;
 pub(super) use changes::{lines as change_lines, room_cells};
 
 use crate::terminal::wrapped;
 use anstyle::{AnsiColor, Style};
-use berth_cluster::simulation::{Fit, Outcome, Summary, Usage, Waiting};
+use berth_cluster::simulation::{Fit, Outcome, Summary, TogetherOutcome, Usage, Waiting};
 use berth_core::quantity::Bytes;
 use columns::{Column, Columns};
 use std::collections::BTreeMap;
@@ -96,6 +97,33 @@ fn verdict(out: &mut String, outcome: &Outcome, width: usize) {
             let _ = writeln!(out, "{line}");
         }
     }
+    // Pods that were left out may have found a place later.
+    let is_told = |look: &&TogetherOutcome| look.placed > look.one_by_one || summary.pending > 0;
+    if let Some(together) = summary.together.as_ref().filter(is_told) {
+        for line in wrapped(&considered_together(together), width) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+}
+
+/// What considering waiting pods together brought.
+fn considered_together(look: &TogetherOutcome) -> String {
+    let TogetherOutcome {
+        pods,
+        one_by_one,
+        placed,
+        at_most,
+        is_optimal,
+    } = look;
+    let without = match placed > one_by_one {
+        true => format!("; one by one, it would be {one_by_one}"),
+        false => String::new(),
+    };
+    let bound = match is_optimal {
+        true => "That is optimal".to_owned(),
+        false => format!("The optimum is at most {at_most}"),
+    };
+    format!("Considered together, {placed} of {pods} waiting pods are placed{without}. {bound}.")
 }
 
 /// A size in the largest unit in which it is at least one, with at most one decimal.

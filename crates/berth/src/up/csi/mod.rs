@@ -370,7 +370,7 @@ impl PodMounts {
     fn refused(&mut self, message: String, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         let delay = SignedDuration::try_from(jittered(PATIENCE, self.failures)).unwrap_or_default();
-        tracing::info!(pod = ?self.key, message, "a driver refused, asking again later");
+        tracing::info!(pod = ?self.key, message, "a driver returned an error, retrying later");
         self.state = State::Refused {
             message,
             until: now.checked_add(delay).unwrap_or(now),

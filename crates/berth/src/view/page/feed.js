@@ -38,15 +38,25 @@ export const follow = async (told) => {
       // The server is gone, or silent: try again.
     }
     told("lost");
-    await new Promise((done) => setTimeout(done, wait));
+    await pause(wait);
     wait = Math.min(wait * 2, BACKOFF_MAX);
   }
 };
 
+// Waits, but no longer than until the browser has a network again.
+const pause = (ms) =>
+  new Promise((done) => {
+    const timer = setTimeout(done, ms);
+    addEventListener("online", () => [clearTimeout(timer), done()], { once: true });
+  });
+
 // One connection until it ends. Says whether to try again.
 const once = async (told, opened) => {
   const abort = new AbortController();
-  let silence = setTimeout(() => abort.abort(), SILENCE);
+  const cut = () => abort.abort();
+  let silence = setTimeout(cut, SILENCE);
+  // Without a network nothing arrives: waiting for the silence would show old data as live.
+  addEventListener("offline", cut);
   try {
     const response = await fetch("/api/events", { headers: headers(), cache: "no-store", signal: abort.signal });
     if (response.status === 401) {
@@ -60,7 +70,7 @@ const once = async (told, opened) => {
       const { done, value } = await reader.read();
       if (done) return true;
       clearTimeout(silence);
-      silence = setTimeout(() => abort.abort(), SILENCE);
+      silence = setTimeout(cut, SILENCE);
       rest += value;
       for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
         const [name, data] = rest.slice(0, end).split("\n");
@@ -71,6 +81,7 @@ const once = async (told, opened) => {
     }
   } finally {
     clearTimeout(silence);
+    removeEventListener("offline", cut);
     abort.abort();
   }
 };

@@ -2,7 +2,7 @@
 
 import { byId, h } from "./dom.js";
 import { ask } from "./feed.js";
-import { count } from "./format.js";
+import { bytes, count, cpu } from "./format.js";
 
 const SHOWN = 20;
 const TARGETS = 200;
@@ -16,35 +16,76 @@ const list = (title, items) => {
 };
 
 const ROWS = [
-  ["Pods with a node", (summary) => summary.placed],
-  ["Pods without one", (summary) => summary.pending],
-  ["Nodes ready", (summary) => summary.readyNodes],
-  ["Claims bound", (summary) => summary.boundClaims],
+  ["Pods", ({ summary }) => summary.pods],
+  ["Pods with a node", ({ summary }) => summary.placed],
+  ["Pods that do not run", ({ pods }) => pods.pending.length],
+  ["Nodes ready", ({ summary }) => summary.readyNodes],
+  ["Claims bound", ({ summary }) => summary.boundClaims],
 ];
 
-const answer = ({ steps, pending, scenario, command }) => {
+const table = (head, rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...head.map((one) => h("th", {}, one)))), h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell)))))));
+
+const change = (before, after, words) => (before === after ? words(after) : `${words(before)} → ${words(after)}`);
+
+// What is free in each zone where that changes.
+const room = (zones) => {
+  if (zones.length === 0) return [];
+  const cells = ({ zone, before, after }) => [zone || "Without a zone", change(before.cpuMilli, after.cpuMilli, cpu), change(before.memoryBytes, after.memoryBytes, bytes), change(before.volumeBytes, after.volumeBytes, bytes)];
+  return [h("h4", {}, "Free in zone"), table(["", "CPU", "Memory", "Volumes"], zones.map(cells))];
+};
+
+const answer = ({ steps, pending, changes, evicted, scenario, command }) => {
   const [before, after] = steps;
-  const pods = after.pods;
-  const rows = ROWS.map(([name, of]) => h("tr", {}, h("td", {}, name), h("td", {}, String(of(before.summary))), h("td", {}, String(of(after.summary)))));
-  const worse = after.summary.pending - before.summary.pending;
-  const verdict = worse > 0 ? `${count(worse, "more pod")} would be left without a node.` : worse < 0 ? `${count(-worse, "pod")} would get a node.` : "As many pods as before have a node.";
+  const { pods, claims } = changes;
+  const worse = after.pods.pending.length - before.pods.pending.length;
+  const verdict = worse > 0 ? `${count(worse, "more pod")} would not run.` : worse < 0 ? `${count(-worse, "more pod")} would run.` : after.pods.pending.length === 0 ? "Every pod would run." : "The same number of pods would not run.";
   return [
     h("h3", {}, verdict),
     h("p", { class: "sub" }, after.did.join("; ")),
-    h("table", {}, h("thead", {}, h("tr", {}, h("th", {}), h("th", {}, "Before"), h("th", {}, "After"))), h("tbody", {}, ...rows)),
-    ...list("Moved", pods.moved.map((one) => `${one.pod} from ${one.from} to ${one.to}`)),
-    ...list("Placed", pods.placed.map((one) => `${one.pod} on ${one.node}`)),
-    ...list("Do not run", pods.pending.map((one) => `${one.pod}: ${one.message}`)),
-    ...list("Gone", pods.gone),
+    table(["", "Before", "After"], ROWS.map(([name, of]) => [name, String(of(before)), String(of(after))])),
+    ...room(changes.zones),
+    ...list("Pods that move", pods.moved.map((one) => `${one.pod} from ${one.from} to ${one.to}`)),
+    ...list("Pods that are placed", pods.placed.map((one) => `${one.pod} on ${one.node}`)),
+    ...list("Pods that start running", changes.unblocked),
+    ...list("Pods that are preempted", changes.evicted),
+    ...list("Pods that are evicted and not created again", evicted.map((one) => `${one.pod}: ${one.message}`)),
+    ...list("Pods that do not run", pods.pending.map((one) => `${one.pod}: ${one.message}`)),
+    ...list("Pods that are deleted", pods.gone),
+    ...list("Claims that are bound", claims.bound.map((one) => `${one.claim} to ${one.volume}`)),
+    ...list("Claims without a volume", claims.pending),
+    ...list("Claims that are deleted", claims.gone),
     ...list("What would help", [...new Set(pending.flatMap((group) => group.advice))]),
     h("details", {}, h("summary", {}, "On the command line"), h("pre", {}, `cat > what-if.yaml <<'END'\n${scenario}END\n${command}`)),
   ];
 };
 
+// What a change does to pods that are on the map.
+const podWords = ({ pods, evicted }) => {
+  const words = new Map();
+  for (const pod of pods.gone) words.set(pod, "would be deleted");
+  for (const { pod, node } of pods.pending) words.set(pod, node ? "would not run" : "would be pending");
+  for (const { pod, to } of pods.moved) words.set(pod, `would move to ${to}`);
+  for (const pod of evicted) words.set(pod, "would be preempted");
+  return words;
+};
+
+// What a change does to nodes: groups with fixed colours.
+const nodeGroups = ({ changes, nodes }, nodeOf) => {
+  const { pods, evicted } = changes;
+  const left = [...pods.moved.map(({ from }) => from), ...[...pods.gone, ...evicted].map(nodeOf)];
+  const taken = [...pods.moved.map(({ to }) => to), ...pods.placed.map(({ node }) => node)];
+  return [
+    { words: "lost", nodes: [...nodes.lost, ...nodes.gone] },
+    { words: "loses pods", nodes: [...new Set(left)] },
+    { words: "takes no new pods", nodes: nodes.cordoned },
+    { words: "gets pods", nodes: [...new Set(taken)] },
+  ];
+};
+
 export class WhatIf {
-  // `now` gives the model of now: questions are never about the past.
-  constructor(now) {
-    this.now = now;
+  // `now` gives the model of now: questions are never about the past. The map shows what would change.
+  constructor(now, map) {
+    Object.assign(this, { now, map });
     byId("change").addEventListener("change", () => this.choose());
     byId("target").addEventListener("focus", () => this.suggest());
     byId("target").addEventListener("input", () => this.suggest());
@@ -99,12 +140,26 @@ export class WhatIf {
     const place = byId("what-if-answer");
     const asked = this.question();
     byId("ask").disabled = true;
+    this.unmark();
     place.replaceChildren(h("p", { class: "sub" }, "Simulating …"));
     try {
-      place.replaceChildren(...answer(await ask("what-if", { method: "POST", body: JSON.stringify(asked) })));
+      const found = await ask("what-if", { method: "POST", body: JSON.stringify(asked) });
+      place.replaceChildren(...answer(found));
+      this.mark(found);
     } catch (error) {
       place.replaceChildren(h("p", { class: "warn" }, error.message));
     }
     byId("ask").disabled = false;
+  }
+
+  // Shows on the map what would change, if it shows now.
+  mark(found) {
+    if (this.map.model !== this.now()) return;
+    const nodeOf = (pod) => this.now().pods.get(pod)?.node;
+    this.map.compare({ title: `What if (${found.steps[1].did.join("; ")}):`, groups: nodeGroups(found, nodeOf), pods: podWords(found.changes), clear: () => this.unmark() });
+  }
+
+  unmark() {
+    this.map.compare();
   }
 }

@@ -64,8 +64,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, shown: &Shown, screen: &Screen, now: T
         ..body
     };
     let title = match screen.filter.as_str() {
-        "" => format!("Waiting for a node ({})", pods.len()),
-        filter => format!("Waiting for a node ({} with {:?})", pods.len(), one_line(filter)),
+        "" => format!("Pending pods ({})", pods.len()),
+        filter => format!("Pending pods ({} with {:?})", pods.len(), one_line(filter)),
     };
     let inner = pane(frame, upper, &title, screen, Pane::Waiting);
     let mut cells = Cells::new(
@@ -140,20 +140,37 @@ fn head(cells: &mut Cells<'_>, area: Rect, shown: &Shown) {
 
     let overview = &shown.overview;
     let (all, bound) = overview.claims;
-    let (verdict, style) = match overview.waiting.len() {
-        0 => ("Every pod has a node".to_owned(), paint.good()),
-        1 => ("1 pod waits for a node".to_owned(), paint.bad()),
-        many => (format!("{many} pods wait for a node"), paint.bad()),
+    let (verdict, style) = match (overview.waiting.len(), overview.not_running) {
+        (0, 0) => ("No pods pending".to_owned(), paint.good()),
+        (0, 1) => ("1 pod does not run on its node".to_owned(), paint.bad()),
+        (0, many) => (format!("{many} pods do not run on their nodes"), paint.bad()),
+        (1, _) => ("1 pod pending".to_owned(), paint.bad()),
+        (many, _) => (format!("{many} pods pending"), paint.bad()),
     };
     let verdict_width = Cells::width(&verdict);
     cells.text((area.x, area.y + 1), area.width, &verdict, style);
     let total = &overview.total;
-    let figures = format!(
-        "Pods {}  Claims {bound}/{all} bound  Nodes {}/{} ready  Free volumes {}",
-        overview.placed, total.ready, total.nodes, total.volumes.free_volumes
-    );
+    let figures = |is_bound: &str, is_ready: &str| {
+        format!(
+            "Pods {}  Claims {bound}/{all}{is_bound}  Nodes {}/{}{is_ready}  Free volumes {}",
+            overview.placed, total.ready, total.nodes, total.volumes.free_volumes
+        )
+    };
     let x = area.x.saturating_add(verdict_width + 3);
-    cells.text((x, area.y + 1), area.right().saturating_sub(x), &figures, paint.plain());
+    let room = area.right().saturating_sub(x);
+    let whole = figures(" bound", " ready");
+    let figures = match Cells::width(&whole) <= room {
+        true => whole,
+        false => figures("", ""),
+    };
+    cells.text((x, area.y + 1), room, &figures, paint.plain());
+}
+
+/// A reason without the words that all of them begin with. It stands whole below the list.
+fn gist(reason: &str) -> &str {
+    reason
+        .split_once(" nodes are available: ")
+        .map_or(reason, |(_, gist)| gist)
 }
 
 fn foot(cells: &mut Cells<'_>, area: Rect, screen: &Screen) {
@@ -230,7 +247,7 @@ fn waiting(cells: &mut Cells<'_>, area: Rect, pods: &[&WaitingPod], at: usize, f
             .parse::<Timestamp>()
             .map(|created| human_duration((now - created).get_seconds()));
         cells.text((age_x, y), 6, &age.unwrap_or_default(), style);
-        cells.text((why_x, y), why_width, &one_line(&pod.reason), style);
+        cells.text((why_x, y), why_width, &one_line(gist(&pod.reason)), style);
     }
     let reason = wrapped(&selected.reason, usize::from(area.width));
     for (y, line) in (list.bottom()..area.bottom()).zip(&reason) {

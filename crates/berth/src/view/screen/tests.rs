@@ -115,6 +115,31 @@ fn a_small_terminal_shows_zones_nodes_and_what_waits() {
 }
 
 #[test]
+fn the_excerpt_in_the_documentation_is_what_is_drawn() {
+    let drawn = Seen::new(80, 24, &objects(9)).lines();
+    let lines = drawn.lines().take(14).map(|line| line.trim_matches('"').trim_end());
+    let excerpt = format!("```text\n{}\n```", lines.collect::<Vec<_>>().join("\n"));
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/view.md");
+    let documented = std::fs::read_to_string(page).unwrap();
+    assert!(documented.contains(&excerpt), "docs/view.md must contain\n{excerpt}");
+}
+
+#[test]
+fn a_pod_that_does_not_run_on_its_node_is_reported() {
+    let verdict = |phase: &str| {
+        let mut placed = pod("db-0", "node-a1", "");
+        placed["status"]["phase"] = json!(phase);
+        let objects = [sample::objects(&Shape::default()), vec![placed]].concat();
+        let lines = Seen::new(80, 24, &objects).lines();
+        lines.lines().nth(1).unwrap().to_owned()
+    };
+    assert!(verdict("Running").contains("No pods pending"));
+    assert!(verdict("Succeeded").contains("No pods pending"));
+    assert!(verdict("Pending").contains("1 pod does not run on its node"));
+    assert!(verdict("Failed").contains("1 pod does not run on its node"));
+}
+
+#[test]
 fn a_narrow_terminal_shows_percentages() {
     insta::assert_snapshot!(Seen::new(60, 24, &objects(9)).lines());
 }
