@@ -85,11 +85,64 @@ await open("lost", {}, async (page) => {
   check("every part has a name for those who do not see it", labels);
 });
 
+// The scenario, step by step: the map of a moment is drawn in place of that of the end.
+const stepButton = (page, name) => page.locator("#timeline .stops button", { hasText: name });
+const shownNodes = (page, state) => page.locator(`#zones .node${state}`).count();
+await open("lost", {}, async (page) => {
+  check("a scenario begins with its end", (await isShown(page, "#at-the-end")) && !(await isShown(page, "#at-a-moment")));
+  check("there is a stop for each step", (await page.locator("#timeline .stops button").count()) === 3);
+  await stepButton(page, "start").click();
+  check("the start is shown", (await isShown(page, "#at-a-moment")) && !(await isShown(page, "#at-the-end")));
+  check("all nodes are ready then", (await shownNodes(page, "")) === 6 && (await shownNodes(page, ".notready")) === 0, await shownNodes(page, ".notready"));
+  check("all pods are placed then", (await page.locator("#zones button.pod").count()) === 6, await page.locator("#zones button.pod").count());
+  check("and a sentence says so", (await text(page, "#standing")).includes("6 of 6 pods on a node, 0 pending"), await text(page, "#standing"));
+  await stepButton(page, "zone-a goes dark").click();
+  check("a lost zone is shown", (await shownNodes(page, ".notready")) === 2, await shownNodes(page, ".notready"));
+  check("its step is marked", (await stepButton(page, "zone-a goes dark").getAttribute("aria-pressed")) === "true");
+  await page.locator("#moment").focus();
+  await page.keyboard.press("Home");
+  check("before the first moment nothing is placed", (await page.locator("#zones button.pod").count()) === 0);
+  check("and a sentence says so, too", (await text(page, "#standing")).includes("0 of"), await text(page, "#standing"));
+  await page.keyboard.press("PageDown");
+  check("Page Down goes to the next step", (await stepButton(page, "start").getAttribute("aria-pressed")) === "true");
+  await page.keyboard.press("PageDown");
+  check("and to the next", (await shownNodes(page, ".notready")) === 2);
+  await page.keyboard.press("PageUp");
+  check("Page Up goes back", (await shownNodes(page, ".notready")) === 0);
+  await page.keyboard.press("ArrowRight");
+  check("an arrow goes to the next moment", (await page.locator("#moment").getAttribute("aria-valuetext")).includes("zone-a goes dark"), await page.locator("#moment").getAttribute("aria-valuetext"));
+  const pod = page.locator('#zones button[data-kind="pods"]').first();
+  await pod.hover();
+  check("volumes are tied to their pods", (await page.locator('#zones button[data-kind="volumes"].tied').count()) >= 1);
+  await pod.click();
+  check("a pod tells of itself", (await text(page, "#panel-title")).startsWith("Pod default/db-"));
+  await page.keyboard.press("Escape");
+  check("until Escape", !(await isShown(page, "#panel")));
+  await page.click("#live");
+  check("the end again", (await isShown(page, "#at-the-end")) && (await page.locator("#at-the-end .node.cordoned").count()) === 1);
+  await page.locator("#moments button", { hasText: "node node-a1 removed" }).click();
+  check("a moment of the list is shown", (await isShown(page, "#at-a-moment")) && (await shownNodes(page, "")) === 5, await shownNodes(page, ""));
+  await page.click("button.show");
+  check("refusals are those of the end", await isShown(page, "#at-the-end"));
+  await page.locator("button.step").nth(1).click();
+  check("a step of the list is shown", (await shownNodes(page, ".notready")) === 2);
+  await page.screenshot({ path: join(pictures, "step.png") });
+  await page.click("#live");
+  await page.click("#play");
+  await page.waitForFunction(() => document.querySelectorAll("#zones .node.notready").length === 2);
+  await page.waitForFunction(() => document.getElementById("at-a-moment").hidden);
+  check("playing ends at the end", (await text(page, "#play")) === "Play");
+});
+
+await open("quickstart", {}, async (page) => {
+  check("without a scenario there is no timeline", (await page.locator("#timeline").count()) === 0);
+});
+
 await open("lost", { javaScriptEnabled: false }, async (page) => {
   const node = page.locator(".node").first();
   await node.hover();
   check("without script a node still tells of itself", await node.locator(".tip").isVisible());
-  check("and what needs a script is not there", !(await isShown(page, "button.show")) && !(await isShown(page, ".filter")));
+  check("and what needs a script is not there", !(await isShown(page, "button.show")) && !(await isShown(page, ".filter")) && !(await isShown(page, "#timeline")) && !(await isShown(page, "button.step")));
   await page.click("#pending summary");
   check("reasons unfold", await isShown(page, ".reasons li"));
 });
@@ -103,6 +156,24 @@ for (const colorScheme of ["light", "dark"]) {
     await page.screenshot({ path: join(pictures, `lost-${colorScheme}.png`), fullPage: true });
   });
 }
+
+for (const colorScheme of ["light", "dark"]) {
+  await open("lost", { colorScheme }, async (page) => {
+    await stepButton(page, "zone-a goes dark").click();
+    for (const selector of ["#standing", "#zones .head button", "#zones .pods .pod", "#zones .use em", "#moments time", "#timeline .act", "#flow-more"]) {
+      const ratio = await contrast(page, selector);
+      check(`${colorScheme}: ${selector} can be read`, ratio >= 4.5, ratio.toFixed(2));
+    }
+    await page.screenshot({ path: join(pictures, `step-${colorScheme}.png`), fullPage: true });
+  });
+}
+
+await open("lost", { viewport: { width: 320, height: 800 }, colorScheme: "dark" }, async (page) => {
+  await stepButton(page, "zone-a goes dark").click();
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check("a step fits a window of 320 pixels", wide <= 320, wide);
+  await page.screenshot({ path: join(pictures, "step-narrow.png"), fullPage: true });
+});
 
 for (const name of ["quickstart", "lost", "explain", "large"]) {
   for (const width of [400, 320]) {

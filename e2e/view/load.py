@@ -1,7 +1,7 @@
 """The cluster of e2e/view/load, and what is measured on it.
 
 Usage: load.py objects NODES PODS                                     prints the cluster
-       load.py measure WORK PAGE PID NODES RATE CLIENTS SECONDS      prints what was measured
+       load.py measure WORK PAGE PID NODES RATE CLIENTS BROWSERS SECONDS      prints what was measured
 """
 import base64
 import http.client
@@ -25,25 +25,70 @@ def node_name(number):
     return f"node-{ZONES[number % len(ZONES)]}{number // len(ZONES)}"
 
 
-def pod(name, node):
+def pod(name, node, claim=None):
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0},
+        "spec": {"nodeName": node, "containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 0},
         "status": {"phase": "Running"},
     }
 
 
+def volume(name, node, size, claim=None):
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+    spec = {
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "local": {"path": "/disk"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    if claim:
+        spec["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": claim}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec, "status": {"phase": "Bound" if claim else "Available"}}
+
+
+def claim(name, volume):
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "volumeName": volume, "resources": {"requests": {"storage": "80Gi"}}}
+    annotations = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+    metadata = {"name": name, "namespace": "default", "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": {"phase": "Bound"}}
+
+
+def pool(node):
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": f"pool-{node}", "namespace": "default"},
+        "storageClassName": "node-csi",
+        "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": node}},
+        "capacity": "500Gi",
+    }
+
+
+def storage(nodes):
+    """For each node two local volumes, one of them bound to the claim of a pod, and a pool."""
+    classes = [("local", "kubernetes.io/no-provisioner"), ("node-csi", "csi.example.com")]
+    items = [{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": driver, "volumeBindingMode": "WaitForFirstConsumer"} for name, driver in classes]
+    for number in range(nodes):
+        node = node_name(number)
+        items += [volume(f"{node}-disk1", node, "100Gi", f"data-{number}"), volume(f"{node}-disk2", node, "200Gi")]
+        items += [claim(f"data-{number}", f"{node}-disk1"), pool(node)]
+    return items
+
+
 def objects(nodes, pods):
-    items = []
+    items = storage(nodes)
     for number in range(nodes):
         zone = f"zone-{ZONES[number % len(ZONES)]}"
-        labels = {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/rack": f"{zone}-r{number // len(ZONES) % 20}"}
+        labels = {"kubernetes.io/hostname": node_name(number), "topology.kubernetes.io/zone": zone, "topology.kubernetes.io/rack": f"{zone}-r{number // len(ZONES) % 20}"}
         status = {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]}
         items.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(number), "labels": labels}, "status": status})
-    items += [pod(f"web-{number}", node_name(number % nodes)) for number in range(pods)]
+    # The first pod of each node uses its claim.
+    items += [pod(f"web-{number}", node_name(number % nodes), f"data-{number}" if number < nodes else None) for number in range(pods)]
     json.dump({"apiVersion": "v1", "kind": "List", "items": items}, sys.stdout)
 
 
@@ -134,7 +179,7 @@ def usage(pid):
     return (int(fields[11]) + int(fields[12])) / ticks, memory
 
 
-def measure(work, page, pid, nodes, rate, clients, seconds):
+def measure(work, page, pid, nodes, rate, clients, browsers, seconds):
     begin = time.monotonic()
     looking = [Client(page) for _ in range(clients)]
     for client in looking:
@@ -148,7 +193,8 @@ def measure(work, page, pid, nodes, rate, clients, seconds):
         time.sleep(0.1)
     print(f"{late.first / 2**20:.1f} MiB for each page that is opened")
     looking = looking[1:] + [late]
-    browser = subprocess.Popen(["node", os.path.join(work, "load.mjs"), page, str(seconds)], stdout=subprocess.PIPE, text=True)
+    print(f"{usage(pid)[1]:.0f} MiB of memory of berth view, once all rows are known")
+    browser = subprocess.Popen(["node", os.path.join(work, "load.mjs"), page, str(browsers), str(seconds)], stdout=subprocess.PIPE, text=True)
     browser.stdout.readline()
     writers = Writers(os.path.join(work, "kubeconfig"), rate, nodes)
     before, updates, (cpu_before, _) = [client.bytes for client in looking], [client.updates for client in looking], usage(pid)
@@ -179,4 +225,4 @@ def measure(work, page, pid, nodes, rate, clients, seconds):
 if sys.argv[1] == "objects":
     objects(int(sys.argv[2]), int(sys.argv[3]))
 else:
-    measure(sys.argv[2], sys.argv[3], *(int(number) for number in sys.argv[4:9]))
+    measure(sys.argv[2], sys.argv[3], *(int(number) for number in sys.argv[4:10]))
