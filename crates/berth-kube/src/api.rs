@@ -2,6 +2,7 @@
 //!
 //! Objects are sent as JSON and received as bytes, so that callers decode only the fields they need.
 
+use crate::gated::ran_out;
 use crate::lease::Gate;
 use crate::resource::Resource;
 use berth_core::effect::Merge;
@@ -386,16 +387,24 @@ impl Api {
             request = request.header(header::CONTENT_TYPE, content_type);
             bytes = content;
         }
-        let request = request.body(Body::from(bytes)).map_err(|error| ApiError::Malformed {
+        let mut request = request.body(Body::from(bytes)).map_err(|error| ApiError::Malformed {
             path: path.to_owned(),
             problem: error.to_string(),
         })?;
-        let transport = |source| ApiError::Transport {
-            path: path.to_owned(),
-            source: Box::new(source),
+        let not_leading = || ApiError::NotLeading { path: path.to_owned() };
+        let transport = |source: kube::Error| match ran_out(&source) {
+            true => not_leading(),
+            false => ApiError::Transport {
+                path: path.to_owned(),
+                source: Box::new(source),
+            },
         };
-        if method != Method::GET && !self.may_write() {
-            return Err(ApiError::NotLeading { path: path.to_owned() });
+        if method != Method::GET {
+            if !self.may_write() {
+                return Err(not_leading());
+            }
+            // Checked again right before it is sent.
+            request.extensions_mut().insert(self.gate.clone());
         }
         let sent = timeout(REQUEST_TIMEOUT, self.client.send(request)).await;
         sent.map_err(|_| timed_out(path))?.map_err(transport)

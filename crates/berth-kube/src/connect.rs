@@ -2,6 +2,7 @@
 //!
 //! For a server in the same process, create a client from its service with [`Client::new`](kube::Client::new).
 
+use crate::gated::by_its_gate;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::ConfigExt as _;
@@ -137,6 +138,7 @@ fn over_live_connections(config: &Config) -> Result<Client, kube::Error> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
+        .map_request(by_its_gate)
         .service(connections);
     Ok(Client::new(service, config.default_namespace.clone()))
 }

@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// Whether this replica may write at this moment. Clones refer to the same lease.
 ///
 /// A suspended process resumes in the middle of what it was about to do, before any of its timers fires. The clock is
-/// therefore checked right before each write, not only by the task that renews the lease.
+/// therefore checked right before each write (and by `gated` when its bytes are sent), not only by the task that renews the lease.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     /// Without an election, every replica may write.
@@ -48,7 +48,7 @@ struct Term {
 
 impl Gate {
     /// A gate that is closed until there is a lease.
-    fn shut() -> Self {
+    pub(crate) fn shut() -> Self {
         Self {
             term: Some(Arc::default()),
         }
@@ -65,14 +65,14 @@ impl Gate {
     }
 
     /// Opens it for a duration that starts at the same moment by both clocks.
-    fn open_for(&self, time: Duration, since: Instant, since_on_the_wall: SystemTime) {
+    pub(crate) fn open_for(&self, time: Duration, since: Instant, since_on_the_wall: SystemTime) {
         self.set(Some(Term {
             until: since + time,
             until_on_the_wall: since_on_the_wall + time,
         }));
     }
 
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.set(None);
     }
 

@@ -4,7 +4,7 @@
 //! and provisioners. It makes no decisions: the pure crates do.
 //!
 //! Map: [`connect`] creates clients; [`api`] sends single requests; [`executor`] carries out effects; [`watch`] follows a kind of object;
-//! [`recorder`] writes events for users; [`lease`] elects a leader; in [`announce`] schedulers announce their capabilities; [`endpoint`] serves
+//! [`recorder`] writes events for users; [`lease`] elects a leader, and `gated` stops the writes of a former one; in [`announce`] schedulers announce their capabilities; [`endpoint`] serves
 //! `/metrics`, `/healthz` and `/readyz` to a [`crowd`]; [`component`] starts, leads and stops with all of these; [`keyed`] runs steps for what [`inbox`] delivers:
 //! [`controller`] and [`provisioner`] run the volume controller and a provisioner, and [`scheduler`] the scheduler.
 
@@ -18,6 +18,7 @@ pub mod controller;
 pub mod crowd;
 pub mod endpoint;
 pub mod executor;
+mod gated;
 mod guard;
 pub mod inbox;
 pub mod keyed;
