@@ -62,7 +62,7 @@ impl MemoryCluster {
                 };
             }
             Effect::Event(event) => {
-                self.events.push(event.clone());
+                self.events.push(event.clone().bounded());
                 return Ok(());
             }
             Effect::LookAgain { key, when } => {

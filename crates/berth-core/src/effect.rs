@@ -352,3 +352,23 @@ pub struct Event {
     /// carried out.
     pub source: Cow<'static, str>,
 }
+
+/// The longest message of an event, as in Kubernetes.
+pub const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
+/// How kube-scheduler ends a message that it cuts.
+const CUT: &str = " ...";
+
+impl Event {
+    /// The event with a message that is cut if it is too long. Messages quote users, drivers and API servers: what they say must not
+    /// fill memory, and an event that is too large is not stored at all.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if self.message.len() > EVENT_MESSAGE_BYTES_MAX {
+            let end = self.message.floor_char_boundary(EVENT_MESSAGE_BYTES_MAX - CUT.len());
+            self.message.truncate(end);
+            self.message.push_str(CUT);
+            self.message.shrink_to_fit();
+        }
+        self
+    }
+}

@@ -132,7 +132,7 @@ impl Recorder {
 
     /// Records an event, to be written soon.
     pub fn tell(&self, event: Event) {
-        if self.queue.try_send(event).is_err() {
+        if self.queue.try_send(event.bounded()).is_err() {
             self.dropped.inc();
         }
     }
@@ -296,7 +296,33 @@ fn time() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{GENERATION, MAX_NAME, Memory, event_name};
+    use super::{GENERATION, MAX_NAME, Memory, event_name, recorder};
+    use crate::api::Api;
+    use berth_apiserver::Server;
+    use berth_core::effect::{Event, EventType, Target};
+
+    /// A driver may say megabytes, and the last ten thousands of events are remembered.
+    #[tokio::test]
+    async fn a_message_is_cut_before_it_is_kept() {
+        let server = Server::builder().build().unwrap();
+        let api = Api::new(kube::Client::new(server.service(), "default"), "test");
+        let (recorder, mut writer) = recorder(api, "test", "test");
+        let cut = |message: String| {
+            recorder.tell(Event {
+                about: Target::default(),
+                event_type: EventType::Warning,
+                reason: "Failed",
+                message,
+                source: "".into(),
+            });
+        };
+        cut("\u{e9}".repeat(1 << 20));
+        cut("x".repeat(1024));
+        let event = writer.queue.recv().await.unwrap();
+        assert_eq!(event.message, format!("{} ...", "\u{e9}".repeat(510)));
+        assert!(event.message.capacity() < 2048);
+        assert_eq!(writer.queue.recv().await.unwrap().message.len(), 1024);
+    }
 
     #[test]
     fn names_of_events_are_no_longer_than_names_may_be() {
