@@ -167,11 +167,34 @@ fn accepted(attempt: &Attempt, settings: &Settings) -> Conclusion {
     }
 }
 
+/// The most that a volume's ID, attributes and topology may take together. CSI limits each of them to kilobytes, and an API server stores about
+/// 1.5 MB of an object: a larger one would be refused again and again.
+const TOLD_BYTES_MAX: usize = 1 << 20;
+
+/// How much a backend says about a volume, in bytes.
+fn told_bytes(volume: &Volume) -> usize {
+    let attributes = match &volume.source {
+        Source::Csi { attributes, .. } => attributes.iter().map(|(key, value)| key.len() + value.len()).sum(),
+        Source::GcePersistentDisk | Source::Local { .. } => 0,
+    };
+    let labels = volume.accessible.iter().flatten();
+    let topology: usize = labels
+        .map(|(key, values)| key.len() + values.iter().map(String::len).sum::<usize>())
+        .sum();
+    volume.handle.len() + attributes + topology
+}
+
 /// Why a provisioned volume cannot be used.
 fn unusable(attempt: &Attempt, volume: &Volume) -> Option<String> {
     let asked = attempt.request.bytes;
     if volume.handle.is_empty() {
         return Some("the backend named no volume id".to_owned());
+    }
+    let told = told_bytes(volume);
+    if told > TOLD_BYTES_MAX {
+        return Some(format!(
+            "the backend described the volume in {told} bytes, and an object has room for {TOLD_BYTES_MAX}"
+        ));
     }
     if volume.bytes != 0 && volume.bytes < asked {
         return Some(format!(

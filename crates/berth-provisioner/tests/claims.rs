@@ -598,3 +598,49 @@ fn a_volume_that_the_selected_node_cannot_reach_is_taken_and_said() {
         "{message}"
     );
 }
+
+#[test]
+fn an_answer_that_cannot_be_used_is_deleted_and_said() {
+    let attempt = ask(&mut cluster(2), claim(|_| {}));
+    let place = |key: &str, value: &str| vec![BTreeMap::from([(key.to_owned(), vec![value.to_owned()])])];
+    let at = |accessible| Volume { accessible, ..made() };
+    let attributes = BTreeMap::from([("key".to_owned(), "x".repeat(2 << 20))]);
+    let driver = DRIVER.to_owned();
+    for (volume, problem) in [
+        (
+            at(place(KEY, "elsewhere")),
+            "a topology that it was not asked for: topology.disk.example.com/node=elsewhere",
+        ),
+        (at(place("rack", "7")), "a topology that it was not asked for: rack=7"),
+        (
+            at(place(KEY, "n 0")),
+            "a topology that no node can have: \"n 0\" is no value",
+        ),
+        (
+            Volume { bytes: 1, ..made() },
+            "created volume capacity 1 less than requested",
+        ),
+        (
+            Volume {
+                source: Source::Csi { driver, attributes },
+                ..made()
+            },
+            "the backend described the volume in 20971",
+        ),
+    ] {
+        let Conclusion { actions, then } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
+        assert!(
+            matches!(&actions[0], Action::DeleteBacking(backing) if backing.handle == made().handle),
+            "{actions:?}"
+        );
+        let said = actions.iter().find_map(|action| match action {
+            Action::Api(Effect::Event(event)) => Some(event.message.as_str()),
+            _ => None,
+        });
+        assert!(
+            said.is_some_and(|message| message.contains(problem)),
+            "{problem}: {said:?}"
+        );
+        assert_eq!(then, Then::Rejected { node: "n0".to_owned() });
+    }
+}

@@ -1,5 +1,6 @@
 //! The readers of outside bytes.
 
+mod csi;
 mod files;
 mod objects;
 mod patches;
@@ -52,7 +53,23 @@ pub const ALL: &[Target] = &[
     },
     Target {
         name: "csi",
-        read: wire::csi,
+        read: csi::create,
+    },
+    Target {
+        name: "csi-status",
+        read: csi::status,
+    },
+    Target {
+        name: "csi-capacity",
+        read: csi::capacity,
+    },
+    Target {
+        name: "csi-identity",
+        read: csi::identity,
+    },
+    Target {
+        name: "csi-source",
+        read: csi::source,
     },
     Target {
         name: "extender",

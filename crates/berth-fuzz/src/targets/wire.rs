@@ -1,32 +1,21 @@
-//! What arrives over connections: lines of watches, protobuf, responses of CSI drivers and of extenders.
+//! What arrives over connections: lines of watches, protobuf, responses of extenders.
 
 use crate::Shape;
 use berth_apiserver::protobuf;
 use berth_core::api::{
-    CsiNode, CsiStorageCapacity, Node, Object, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget,
-    StorageClass,
+    CsiNode, CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass,
 };
-use berth_core::effect::Effect;
-use berth_core::names;
 use berth_kube::api::Api;
 use berth_kube::resource::Watched;
 use berth_kube::scheduler::extenders::wire as extenders;
 use berth_kube::watch::{Change, Difference, Sink, watch as follow};
 use berth_kube::{CancellationToken, Client};
-use berth_provisioner::answer::conclude;
-use berth_provisioner::change::Action;
-use berth_provisioner::csi::{answer_of, proto};
-use berth_provisioner::settings::Settings;
-use berth_provisioner::state::State;
-use berth_provisioner::step::{Attempt, Decision, step};
 use berth_scheduler::extender::NodeVictims;
 use berth_scheduler::scheduler::PodRef;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use jiff::Timestamp;
-use prost::Message;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -202,64 +191,4 @@ pub(super) fn extender(input: &[u8]) -> Shape {
         shape = shape.and(&Shape::of_result(answer));
     }
     shape
-}
-
-const DRIVER: &str = "disk.example.com";
-
-/// A claim that a driver is asked for.
-fn attempt() -> Option<Attempt> {
-    let annotations = json!({names::STORAGE_PROVISIONER: DRIVER, names::SELECTED_NODE: "n1"});
-    let objects = [
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disk"},
-            "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}),
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"host": "n1"}}}),
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
-            "spec": {"drivers": [{"name": DRIVER, "nodeID": "n1", "topologyKeys": ["host"]}]}}),
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "c", "namespace": "default", "uid": "u", "resourceVersion": "1", "annotations": annotations},
-            "spec": {"storageClassName": "disk", "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}}}}),
-    ];
-    let mut state = State::default();
-    for object in objects {
-        state.apply(&Object::decode(&object).ok()??);
-    }
-    let claim = state.claim("default", "c")?;
-    match step(claim, &state, &Settings::csi(DRIVER), Timestamp::UNIX_EPOCH) {
-        Decision::Ask(attempt) => Some(*attempt),
-        Decision::Act(_) | Decision::Nothing(_) | Decision::Bid(_) | Decision::Expand(_) => None,
-    }
-}
-
-/// A response to CreateVolume. A volume that a driver made is named by an object or deleted, never forgotten.
-pub(super) fn csi(input: &[u8]) -> Shape {
-    let response = match proto::CreateVolumeResponse::decode(input) {
-        Ok(response) => response,
-        Err(error) => return Shape::of(&error.to_string()),
-    };
-    let Some(attempt) = attempt() else {
-        return Shape::of("nothing to ask");
-    };
-    let answer = answer_of(DRIVER, response, true);
-    let conclusion = conclude(&attempt, &answer, &Settings::csi(DRIVER));
-    let named = conclusion
-        .actions
-        .iter()
-        .any(|action| matches!(action, Action::Api(Effect::Create(_))));
-    let deleted = conclusion
-        .actions
-        .iter()
-        .any(|action| matches!(action, Action::DeleteBacking(_)));
-    if let Ok(volume) = &answer
-        && !volume.handle.is_empty()
-    {
-        assert!(named != deleted, "{volume:?}: {conclusion:?}");
-    }
-    for action in &conclusion.actions {
-        if let Action::Api(Effect::Create(object)) = action {
-            let volume = Object::decode(&object.to_string().parse::<Value>().unwrap_or_default());
-            assert!(volume.is_ok(), "an object that decisions cannot read: {volume:?}");
-        }
-    }
-    Shape::of(&format!("{named} {deleted} {:?}", conclusion.then))
 }

@@ -3,21 +3,18 @@
 use super::address::{AddressError, socket_path};
 use super::calls;
 use super::classify::{classify, describe};
+use super::identity::{self, Identity};
 use super::proto;
 use crate::answer::Answer;
 use crate::capacity::Available;
 use crate::parameters::SecretReference;
 use crate::request::{Backing, Failure, Request};
-use crate::settings::Abilities;
 use crate::topology::Segment;
 use hyper_util::rt::TokioIo;
 use proto::controller_client::ControllerClient;
-use proto::controller_service_capability::Type as ControllerCapability;
-use proto::controller_service_capability::rpc::Type as Rpc;
 use proto::identity_client::IdentityClient;
-use proto::plugin_capability::Type as PluginCapability;
 use proto::plugin_capability::service::Type as Service;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,27 +79,6 @@ impl Default for ClientSettings {
             call_timeout: Duration::from_secs(10),
         }
     }
-}
-
-/// The name and capabilities of a driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// Its volumes are not reachable from every node.
-    pub topology: bool,
-    /// It creates and deletes volumes.
-    pub creates: bool,
-    /// It attaches volumes to nodes.
-    pub attaches: bool,
-    /// It reports free space.
-    pub capacity: bool,
-    /// It distinguishes pods on the same node.
-    pub tells_pods_apart: bool,
-    /// What it can do beyond creating empty volumes.
-    pub abilities: Abilities,
 }
 
 /// Why there is no connection to a driver.
@@ -264,9 +240,8 @@ impl Client {
         let response = self
             .within("/csi.v1.Controller/GetCapacity", client.get_capacity(call))
             .await;
-        response
-            .map(|response| calls::available(response.get_ref()))
-            .map_err(|status| call_error(&status))
+        let response = response.map_err(|status| call_error(&status))?;
+        available_of(response.get_ref()).map_err(|message| CallError { message })
     }
 
     async fn within<T>(
@@ -306,6 +281,19 @@ pub fn answer_of(driver: &str, response: proto::CreateVolumeResponse, with_topol
     match response.volume {
         Some(volume) => Ok(calls::created_volume(driver, volume, with_topology)),
         None => Err(Failure::in_doubt("CreateVolume: the driver answered without a volume")),
+    }
+}
+
+/// What a driver's response to GetCapacity says.
+///
+/// # Errors
+/// If no volume can have such a size: API servers refuse to store it.
+pub fn available_of(response: &proto::GetCapacityResponse) -> Result<Available, String> {
+    let negative = |bytes: &i64| *bytes < 0;
+    let sizes = [Some(response.available_capacity), response.maximum_volume_size];
+    match sizes.into_iter().flatten().find(negative) {
+        Some(bytes) => Err(format!("GetCapacity: the driver answered with a size of {bytes} bytes")),
+        None => Ok(calls::available(response)),
     }
 }
 
@@ -361,10 +349,10 @@ async fn wait_until_ready(address: &str, channel: &Channel, settings: ClientSett
 }
 
 async fn ask_identity(address: &str, channel: &Channel, settings: ClientSettings) -> Result<Identity, ConnectError> {
-    let refused = |call: &'static str, status: &Status| ConnectError::Refused {
+    let refused = |call: &'static str, problem: String| ConnectError::Refused {
         address: address.to_owned(),
         call,
-        problem: describe(status),
+        problem,
     };
     let late = || Status::deadline_exceeded("no answer in time");
     let limit = settings.call_timeout;
@@ -372,54 +360,27 @@ async fn ask_identity(address: &str, channel: &Channel, settings: ClientSettings
     let plugin = timeout(limit, client.get_plugin_info(proto::GetPluginInfoRequest {}))
         .await
         .unwrap_or_else(|_| Err(late()))
-        .map_err(|status| refused("GetPluginInfo", &status))?
+        .map_err(|status| refused("GetPluginInfo", describe(&status)))?
         .into_inner();
-    let abilities = timeout(
+    let services = timeout(
         limit,
         client.get_plugin_capabilities(proto::GetPluginCapabilitiesRequest {}),
     )
     .await
     .unwrap_or_else(|_| Err(late()))
-    .map_err(|status| refused("GetPluginCapabilities", &status))?
+    .map_err(|status| refused("GetPluginCapabilities", describe(&status)))?
     .into_inner();
-    let services: BTreeSet<i32> = abilities
-        .capabilities
-        .iter()
-        .filter_map(|ability| ability.r#type.as_ref())
-        .map(|PluginCapability::Service(service)| service.r#type)
-        .collect();
-    let has_service = |service: Service| services.contains(&service.into());
-    let mut calls = BTreeSet::new();
-    if has_service(Service::ControllerService) {
+    let mut calls = proto::ControllerGetCapabilitiesResponse::default();
+    if identity::has_service(&services, Service::ControllerService) {
         let mut client = ControllerClient::new(channel.clone());
-        let abilities = timeout(
+        calls = timeout(
             limit,
             client.controller_get_capabilities(proto::ControllerGetCapabilitiesRequest {}),
         )
         .await
         .unwrap_or_else(|_| Err(late()))
-        .map_err(|status| refused("ControllerGetCapabilities", &status))?
+        .map_err(|status| refused("ControllerGetCapabilities", describe(&status)))?
         .into_inner();
-        let known = abilities
-            .capabilities
-            .iter()
-            .filter_map(|ability| ability.r#type.as_ref());
-        calls = known.map(|ControllerCapability::Rpc(rpc)| rpc.r#type).collect();
     }
-    let has_call = |call: Rpc| calls.contains(&call.into());
-    Ok(Identity {
-        name: plugin.name,
-        version: plugin.vendor_version,
-        topology: has_service(Service::VolumeAccessibilityConstraints),
-        creates: has_call(Rpc::CreateDeleteVolume),
-        attaches: has_call(Rpc::PublishUnpublishVolume),
-        capacity: has_call(Rpc::GetCapacity),
-        tells_pods_apart: has_call(Rpc::SingleNodeMultiWriter),
-        abilities: Abilities {
-            snapshots: has_call(Rpc::CreateDeleteSnapshot),
-            clones: has_call(Rpc::CloneVolume),
-            attributes: has_call(Rpc::ModifyVolume),
-            capacity: has_call(Rpc::GetCapacity),
-        },
-    })
+    identity::identity_of(plugin, &services, &calls).map_err(|problem| refused("GetPluginInfo", problem))
 }

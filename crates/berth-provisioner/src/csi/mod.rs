@@ -10,6 +10,7 @@ mod address;
 mod calls;
 mod classify;
 mod client;
+mod identity;
 mod node;
 
 /// The protocol.
@@ -22,6 +23,7 @@ pub use crate::node_volume::NodeVolume;
 pub use address::{AddressError, socket_path};
 pub use classify::classify;
 pub use client::{
-    CallError, Client, ClientSettings, ConnectError, Identity, NoSecrets, Observer, SecretError, Secrets, answer_of,
+    CallError, Client, ClientSettings, ConnectError, NoSecrets, Observer, SecretError, Secrets, answer_of, available_of,
 };
-pub use node::{NodeClient, NodeIdentity};
+pub use identity::{Identity, NodeIdentity, identity_of, node_identity_of};
+pub use node::NodeClient;

@@ -3,9 +3,9 @@
 
 use super::calls::use_on_node;
 use super::client::{CallError, ClientSettings, ConnectError, call_error, open};
+use super::identity::{NodeIdentity, node_identity_of};
 use super::proto;
 use crate::node_volume::NodeVolume;
-use crate::topology::Segment;
 use proto::identity_client::IdentityClient;
 use proto::node_client::NodeClient as Calls;
 use proto::node_service_capability::Type as Ability;
@@ -15,19 +15,6 @@ use std::future::Future;
 use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
-
-/// What a driver reports about itself and its node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeIdentity {
-    /// The driver's name.
-    pub driver: String,
-    /// The driver's ID for the node.
-    pub node_id: String,
-    /// The attach limit of the node; `None` means no limit.
-    pub most_volumes: Option<i64>,
-    /// Where the node is.
-    pub segment: Segment,
-}
 
 /// A connection to a driver's node service.
 #[derive(Clone, Debug)]
@@ -73,12 +60,8 @@ impl NodeClient {
         Ok(Self {
             stages: has(Rpc::StageUnstageVolume),
             tells_pods_apart: has(Rpc::SingleNodeMultiWriter),
-            identity: NodeIdentity {
-                driver: plugin.name,
-                node_id: place.node_id,
-                most_volumes: Some(place.max_volumes_per_node).filter(|most| *most > 0),
-                segment: place.accessible_topology.unwrap_or_default().segments,
-            },
+            identity: node_identity_of(plugin, place)
+                .map_err(|message| refused("NodeGetInfo")(CallError { message }))?,
             channel,
             settings,
         })
