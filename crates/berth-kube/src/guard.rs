@@ -339,4 +339,34 @@ mod tests {
         cancel.cancel();
         serving.await.unwrap();
     }
+    /// More than the maximum number of connections, none of which finishes its handshake.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn clients_that_never_finish_a_handshake_keep_nobody_from_health() {
+        let server = Server::builder().build().unwrap();
+        let tls = Tls::generate(&[]).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let secured = Secured {
+            acceptor: TlsAcceptor::from(tls.for_http1()),
+            guard: Arc::new(guard(&server)),
+        };
+        let answers = Answers::new(Health::default(), Arc::new(Registry::default()), None);
+        let cancel = CancellationToken::new();
+        let serving = tokio::spawn(serve_with(listener, answers, Some(secured), cancel.clone()));
+        let mut idle = Vec::new();
+        for number in 0..300 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if number % 2 == 0 {
+                // The head of a record that says it is longer.
+                stream.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
+            }
+            idle.push(stream);
+        }
+        let deadline = Duration::from_secs(60);
+        let health = tokio::time::timeout(deadline, get(address, &tls, "/healthz", None)).await;
+        assert_eq!(health.unwrap(), "HTTP/1.1 200 OK");
+        cancel.cancel();
+        tokio::time::timeout(deadline, serving).await.unwrap().unwrap();
+        drop(idle);
+    }
 }
