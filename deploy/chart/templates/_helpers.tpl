@@ -49,6 +49,9 @@ labels:
 {{- $all := merge dict (.root.Values.podAnnotations | default dict) -}}
 {{- if (.root.Values.metrics | default dict).annotations -}}
 {{- $all = merge $all (dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .root.Values.metricsPort) "prometheus.io/path" "/metrics") -}}
+{{- if include "berth.tls" .root -}}
+{{- $all = merge $all (dict "prometheus.io/scheme" "https") -}}
+{{- end -}}
 {{- end -}}
 {{- with $all -}}
 {{ toYaml . }}
@@ -135,10 +138,58 @@ subjects:
   verbs: [get, update]
 {{- end -}}
 
+{{- /* "true" if components serve everything over TLS. */ -}}
+{{- define "berth.tls" -}}
+{{- if ((.Values.metrics | default dict).tls | default dict).enabled -}}true{{- end -}}
+{{- end -}}
+
+{{- /* The Secret of the certificate, or nothing if each pod generates its own. */ -}}
+{{- define "berth.tlsSecret" -}}
+{{- if include "berth.tls" . -}}{{ .Values.metrics.tls.secretName }}{{- end -}}
+{{- end -}}
+
+{{- define "berth.tlsMount" -}}
+- name: tls
+  mountPath: /etc/berth-tls
+  readOnly: true
+{{- end -}}
+
+{{- define "berth.tlsVolume" -}}
+- name: tls
+  secret:
+    secretName: {{ include "berth.tlsSecret" . }}
+    defaultMode: 0440
+{{- end -}}
+
+{{- /* Asks the API server who a client is and what it may read. Takes (dict "root" . "component" "scheduler"). */ -}}
+{{- define "berth.authDelegator" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ include "berth.fullname" .root }}-{{ .component }}-auth
+  labels:
+    {{- include "berth.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: system:auth-delegator
+subjects:
+{{ include "berth.subjects" . }}
+{{- end -}}
+
 {{- /* Arguments that all components have. */ -}}
 {{- define "berth.args" -}}
 - {{ .component }}
+{{- if include "berth.tls" .root }}
+- --bind-address={{ trimAll "[]" .root.Values.listenAddress }}
+- --secure-port={{ .root.Values.metricsPort }}
+{{- if include "berth.tlsSecret" .root }}
+- --tls-cert-file=/etc/berth-tls/tls.crt
+- --tls-private-key-file=/etc/berth-tls/tls.key
+{{- end }}
+{{- else }}
 - --listen={{ .root.Values.listenAddress }}:{{ .root.Values.metricsPort }}
+{{- end }}
 {{- if .root.Values.verbose }}
 - --verbose
 {{- end }}
@@ -150,17 +201,18 @@ subjects:
 {{- end -}}
 
 {{- define "berth.container" -}}
+{{- $scheme := include "berth.tls" .root | empty | ternary "" ", scheme: HTTPS" -}}
 image: {{ include "berth.image" . }}
 imagePullPolicy: {{ include "berth.pullPolicy" . }}
 ports:
 - name: metrics
   containerPort: {{ .root.Values.metricsPort }}
 livenessProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: metrics{{ $scheme }}}
   periodSeconds: 10
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: metrics{{ $scheme }}}
   periodSeconds: 5
   failureThreshold: 2
 {{- end -}}
@@ -231,6 +283,10 @@ spec:
         runAsNonRoot: true
         runAsUser: 65532
         runAsGroup: 65532
+        {{- if include "berth.tlsSecret" .root }}
+        # Whose files the key is among.
+        fsGroup: 65532
+        {{- end }}
         seccompProfile:
           type: RuntimeDefault
       containers:
@@ -256,10 +312,16 @@ spec:
         - name: config
           mountPath: /etc/berth
           readOnly: true
+        {{- if include "berth.tlsSecret" .root }}
+        {{- include "berth.tlsMount" . | nindent 8 }}
+        {{- end }}
       volumes:
       - name: config
         configMap:
           name: {{ include "berth.fullname" .root }}-{{ .component }}
+      {{- if include "berth.tlsSecret" .root }}
+      {{- include "berth.tlsVolume" .root | nindent 6 }}
+      {{- end }}
       {{- with $own.topologySpreadConstraints }}
       topologySpreadConstraints:
         {{- toYaml . | nindent 6 }}

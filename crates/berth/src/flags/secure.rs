@@ -1,4 +1,4 @@
-//! Serves a scheduler over TLS, with the flags of kube-scheduler.
+//! Serves a component over TLS, with the flags of kube-scheduler.
 
 use anyhow::Context as _;
 use berth_apiserver::Tls;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Flags about TLS.
 #[derive(Args, Debug)]
 pub struct SecureArgs {
-    /// Port to serve /metrics, /healthz, /readyz and /configz on over TLS. 0 disables it. The API server authorizes requests.
+    /// Port to serve what --listen serves over TLS. 0 disables it. The API server authorizes requests.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub secure_port: u16,
     /// Address of --secure-port.

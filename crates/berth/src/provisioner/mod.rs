@@ -10,6 +10,7 @@ use crate::config::{ATTRIBUTES_CLASSES, CROSS_NAMESPACE_SOURCES, Election, GateA
 use crate::duration::duration;
 use crate::flags::go::boolean;
 use crate::flags::logging;
+use crate::flags::secure::SecureArgs;
 use crate::terminal::Color;
 use anyhow::Context;
 use berth_kube::Client;
@@ -73,6 +74,9 @@ pub struct ProvisionerArgs {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
+    /// TLS.
+    #[command(flatten)]
+    pub secure: SecureArgs,
     /// Flags of the external-provisioner.
     #[command(flatten)]
     pub sidecar: SidecarArgs,
@@ -156,6 +160,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         Some(address) => Some(address),
         None => args.sidecar.listen()?,
     };
+    let secure = args.secure.options()?;
     let warnings: Vec<String> = args
         .gates
         .warnings(PROVISIONER_GATES)?
@@ -206,6 +211,7 @@ pub fn provisioner(args: &ProvisionerArgs, color: Color) -> anyhow::Result<()> {
         options.process = process(&args.component, &lease_name(&options, node.as_deref()), &election);
         options.process.leader_election = sidecar.or(options.process.leader_election);
         options.process.listen = listen;
+        options.process.secure = secure;
         Ok(provisioner::run(client, options, cancel).await?)
     })
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod reading;
+mod secure;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -37,6 +37,11 @@
 serviceAccountName: {{ include "berth.fullname" .root }}-provisioner
 automountServiceAccountToken: true
 schedulerName: {{ $own.podSchedulerName }}
+{{- if and (include "berth.tlsSecret" .root) (ne (int $own.runAsUser) 0) }}
+securityContext:
+  # Whose files the key is among.
+  fsGroup: {{ $own.runAsGroup }}
+{{- end }}
 {{- with hasKey $own "priorityClassName" | ternary $own.priorityClassName ($onNodes | ternary "system-node-critical" "system-cluster-critical") }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -91,4 +96,7 @@ securityContext:
 volumeMounts:
 - name: socket
   mountPath: /csi
+{{- if include "berth.tlsSecret" .root }}
+{{ include "berth.tlsMount" . }}
+{{- end }}
 {{- end -}}
