@@ -56,6 +56,10 @@ impl Then {
 #[must_use]
 pub fn conclude(attempt: &Attempt, answer: &Answer, settings: &Settings) -> Conclusion {
     match (answer, attempt.purpose) {
+        // It may have one, and what has no name cannot be deleted.
+        (Ok(volume), Purpose::CleanUp) if volume.handle.is_empty() => {
+            fail(attempt, &Failure::in_doubt("the backend named no volume id"), settings)
+        }
         (Ok(volume), Purpose::CleanUp) => clean_up(attempt, volume),
         (Ok(volume), Purpose::Provision) => match unusable(attempt, volume) {
             Some(problem) => reject(attempt, volume, &problem, settings),

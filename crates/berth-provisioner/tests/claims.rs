@@ -279,6 +279,17 @@ fn a_claim_that_goes_is_cleaned_up_after() {
         accessible: vec![],
         filled: false,
     };
+    // What has no name cannot be deleted, and may be there.
+    let nameless = Volume {
+        handle: String::new(),
+        ..volume.clone()
+    };
+    let Conclusion { actions, then } = conclude(&attempt, &Ok(nameless), &Settings::csi(DRIVER));
+    assert_eq!(then, Then::Retry);
+    assert!(
+        matches!(&actions[..], [Action::Api(Effect::Event(event))] if event.message.contains("named no volume id")),
+        "{actions:?}"
+    );
     let Conclusion { actions, then } = conclude(&attempt, &Ok(volume), &Settings::csi(DRIVER));
     assert_eq!(then, Then::Rest);
     assert!(matches!(&actions[0], Action::DeleteBacking(backing) if backing.handle == "vol-1"));

@@ -81,7 +81,7 @@ impl Story {
                 "resources": {"requests": {"storage": "1Gi"}}},
             "status": {"phase": "Pending"}});
         match self {
-            Self::Selected => {}
+            Self::Selected | Self::Migrated => {}
             Self::Immediate => {
                 claim["metadata"]["annotations"] = json!({names::STORAGE_PROVISIONER: driver});
             }
@@ -94,11 +94,8 @@ impl Story {
                 claim["spec"]["volumeMode"] = json!("Block");
                 claim["spec"]["volumeAttributesClassName"] = json!("gold");
             }
-            Self::Migrated => {
-                claim["metadata"]["annotations"][names::STORAGE_PROVISIONER] = json!("kubernetes.io/aws-ebs")
-            }
             Self::CleanUp => {
-                claim["metadata"]["annotations"][names::ATTEMPT] = json!(r#"{"node": "n1"}"#);
+                claim["metadata"]["annotations"][names::ATTEMPT] = json!(r#"{"node": "n1", "requirement": null}"#);
                 claim["metadata"]["finalizers"] = json!([names::ATTEMPT_FINALIZER]);
                 claim["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
             }
@@ -217,7 +214,8 @@ fn play(story: Story, answer: &Answer, refusal: Option<&Refusal>, look: impl Fn(
                 played.asked = true;
                 course.answered(answer.clone());
             }
-            Next::Delete(_) => {
+            Next::Delete(backing) => {
+                assert!(!backing.handle.is_empty(), "a volume without a name is deleted");
                 played.deleted = true;
                 course.deleted(Ok(()));
             }

@@ -5,7 +5,12 @@
 //! were kept, memory would grow beyond the ceiling. A round of the scheduler brings about a hundred names, one of large pods 15,000.
 //! `BERTH_SOAK=1000000` makes it a million rounds.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 #![allow(clippy::print_stdout, reason = "figures are read from the output of another process")]
 
 mod components;
