@@ -360,10 +360,10 @@ fn publish(publisher: &mut Publisher, answer: Option<Available>) -> usize {
 
 /// What a driver says about itself, read as the response to each call. A name that is taken can be part of an object.
 pub(super) fn identity(input: &[u8]) -> Shape {
-    let plugin = proto::GetPluginInfoResponse::decode(input);
     let services = proto::GetPluginCapabilitiesResponse::decode(input).unwrap_or_default();
     let calls = proto::ControllerGetCapabilitiesResponse::decode(input).unwrap_or_default();
-    let named = plugin.clone().unwrap_or_else(|_| proto::GetPluginInfoResponse {
+    let plugin = proto::GetPluginInfoResponse::decode(input);
+    let named = plugin.unwrap_or_else(|_| proto::GetPluginInfoResponse {
         name: DRIVER.to_owned(),
         ..Default::default()
     });
@@ -387,16 +387,19 @@ pub(super) fn identity(input: &[u8]) -> Shape {
         assert!(errors.is_empty(), "{:?}: {errors:?}", node.segment);
         assert!(node.most_volumes.is_none_or(|most| most > 0));
     }
-    Shape::of_result(&identity).and(&Shape::of_result(&node))
+    // What follows a colon quotes the driver.
+    let told = |problem: String| problem.split(':').next().unwrap_or_default().to_owned();
+    Shape::of_result(&identity.map_err(told)).and(&Shape::of_result(&node.map_err(told)))
 }
 
 /// A list of what is read before a volume is requested: a snapshot, its content, a class of attributes, grants. Without a usable source, the
 /// driver is not asked.
 pub(super) fn source(input: &[u8]) -> Shape {
-    let found: Vec<Value> = match serde_json::from_slice(input) {
+    let found: Value = match serde_json::from_slice(input) {
         Ok(found) => found,
         Err(error) => return Shape::of(&error.to_string()),
     };
+    let found = found.as_array().map_or(&[][..], Vec::as_slice);
     let answer = Err(Failure::in_doubt("no answer"));
     let mut shape = Shape::default();
     for story in [Story::Snapshot, Story::Block] {
