@@ -292,6 +292,22 @@ async fn a_namespace_goes_and_berth_ends_without_a_warning() {
     assert_eq!(logged.iter().find(is_warning), None, "{logged:#?}");
 }
 
+#[tokio::test]
+async fn a_cluster_of_any_size_needs_no_file() {
+    let directory = TempDir::new().unwrap();
+    let shape = ["--nodes", "5", "--zones", "2", "--disks", "3x50Gi"];
+    let up = Up::start(directory.path(), &shape).await;
+    let nodes = up.list(Resource::of(Kind::Node)).await;
+    let zones: std::collections::BTreeSet<String> = nodes
+        .iter()
+        .map(|node| node["metadata"]["labels"]["topology.kubernetes.io/zone"].to_string())
+        .collect();
+    assert_eq!((nodes.len(), zones.len()), (5, 2));
+    let disks = up.list(Resource::of(Kind::PersistentVolume)).await;
+    assert_eq!(disks.len(), 15);
+    assert!(disks.iter().all(|disk| disk["spec"]["capacity"]["storage"] == "50Gi"));
+}
+
 /// Not the sample cluster: a file without objects is a cluster without nodes.
 #[tokio::test]
 async fn an_empty_file_is_an_empty_cluster() {
