@@ -41,7 +41,8 @@ pub(crate) fn is_to_be_marked(claim: &PersistentVolumeClaim, volume: &Persistent
 }
 
 /// Whether a volume can be given back: one that was made for the claim goes with it; one that was there before is free again.
-fn can_be_given_back(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+#[must_use]
+pub fn can_be_given_back(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     if volume.metadata.annotations.contains_key(names::PROVISIONED_BY) {
         // A volume that is retained would be left behind each time.
         let is_deleted = volume.spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete");

@@ -34,6 +34,7 @@ pub mod zone;
 
 pub use change::{CapacityChange, Change, Reason};
 pub use claim::sync_claim;
+pub use clean::can_be_given_back;
 pub use lower::COMPONENT;
 pub use settings::{DriverHint, Protection, Settings, ZoneUpgrade};
 pub use state::{PodUse, State};

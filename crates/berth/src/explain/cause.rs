@@ -72,6 +72,8 @@ causes! {
         "Check that the scheduler of the pod's `schedulerName` runs, its logs, and whether it has many pending pods to try.";
     ClaimBound = "Claim.Bound", "The claim is bound to a volume that some node can reach.", "Nothing.";
     ClaimDelayed = "Claim.Delayed", "The claim gets its volume when its pod gets a node.", "Nothing.";
+    ClaimNoStorage = "Claim.NoStorage", "The claim gets its volume when its pod gets a node, and no node has storage for it.",
+        "Explain a pod that uses it: \"What would help\" says what to provide or to change.";
     ClaimMissing = "Claim.Missing", "The claim does not exist.",
         "Create it in the pod's namespace, or correct the name in the pod.";
     ClaimEphemeralMissing = "Claim.EphemeralMissing", "The claim of an ephemeral volume has not been created yet.",

@@ -67,6 +67,43 @@ pub enum Detail {
     },
 }
 
+impl Detail {
+    /// What two nodes have in common: the pods on them may differ where the rule does not.
+    pub(super) fn in_common_with(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::ApartBy { keys, .. }, Self::ApartBy { keys: others, .. }) if keys == others => {
+                Self::ApartBy { keys, from: Vec::new() }
+            }
+            (
+                Self::Attached {
+                    driver,
+                    count,
+                    of,
+                    excess,
+                    ..
+                },
+                Self::Attached {
+                    driver: other_driver,
+                    count: other_count,
+                    of: other_of,
+                    excess: other_excess,
+                    ..
+                },
+            ) if (&driver, count, of, excess) == (&other_driver, other_count, other_of, other_excess) => {
+                Self::Attached {
+                    driver,
+                    count,
+                    of,
+                    excess,
+                    pods: Vec::new(),
+                }
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
+
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -560,14 +560,11 @@ impl Asker<'_> {
                 let pods = self.neighbours.on(&node.name);
                 users::attached(self.objects, self.asked, &node.name, pods)
             }
-            Reason::PortsTaken => self.neighbours.taken_ports(&node.name),
-            Reason::PodAffinity => self.neighbours.wanted(),
-            Reason::PodAntiAffinity => self.neighbours.avoided(&node.name),
-            Reason::ExistingPodsAntiAffinity => self.neighbours.avoiding(&node.name),
-            Reason::SpreadLabelMissing => self.neighbours.missing_spread_labels(&node.name),
-            Reason::SpreadTooUneven => self.neighbours.spread(),
             Reason::NodeAffinity | Reason::NotAmongNodes { .. } => self.unmet_demands(&node.name),
-            reason => details::detail(self.cluster, self.pod, self.profile, node.node, reason),
+            reason => {
+                let near = self.neighbours.detail(reason, &node.name);
+                near.unwrap_or_else(|| details::detail(self.cluster, self.pod, self.profile, node.node, reason))
+            }
         };
         let mut report = NodeReport {
             name: node.name.clone(),

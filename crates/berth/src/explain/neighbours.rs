@@ -5,6 +5,7 @@ use super::details::Detail;
 use super::layout::names;
 use super::world::Objects;
 use berth_core::api::{ContainerPort, LabelSelector, Pod, PodAffinityTerm};
+use berth_scheduler::reason::Reason;
 use std::collections::{BTreeSet, HashMap};
 
 /// Maximum number of pods named.
@@ -59,6 +60,19 @@ impl<'o> Neighbours<'o> {
         neighbours
     }
 
+    /// The details of a reason that depends on the pods near a node. `None` for other reasons.
+    pub(super) fn detail(&self, reason: &Reason, node: &str) -> Option<Detail> {
+        Some(match reason {
+            Reason::PortsTaken => self.taken_ports(node),
+            Reason::PodAffinity => self.wanted(),
+            Reason::PodAntiAffinity => self.avoided(node),
+            Reason::ExistingPodsAntiAffinity => self.avoiding(node),
+            Reason::SpreadLabelMissing => self.missing_spread_labels(node),
+            Reason::SpreadTooUneven => self.spread(),
+            _ => return None,
+        })
+    }
+
     /// The pods that run on a node.
     pub(super) fn on(&self, node: &str) -> &[&'o Pod] {
         self.on_node.get(node).map_or(&[], Vec::as_slice)
@@ -73,7 +87,7 @@ impl<'o> Neighbours<'o> {
     }
 
     /// The labels of the pod's anti-affinity, and the pods near a node that it avoids.
-    pub(super) fn avoided(&self, node: &str) -> Detail {
+    fn avoided(&self, node: &str) -> Detail {
         let mut keys: Vec<String> = anti_terms(self.asked)
             .iter()
             .map(|term| term.topology_key.clone())
@@ -87,7 +101,7 @@ impl<'o> Neighbours<'o> {
     }
 
     /// The pods near a node that avoid the pod.
-    pub(super) fn avoiding(&self, node: &str) -> Detail {
+    fn avoiding(&self, node: &str) -> Detail {
         match self.near(&self.avoiding, node).as_slice() {
             [] => Detail::Nothing,
             pods => Detail::Text(format!("of {}", names(pods, NAMES_SHOWN))),
@@ -95,7 +109,7 @@ impl<'o> Neighbours<'o> {
     }
 
     /// The host ports of the pod that pods on a node already use.
-    pub(super) fn taken_ports(&self, node: &str) -> Detail {
+    fn taken_ports(&self, node: &str) -> Detail {
         let wanted: Vec<&ContainerPort> = host_ports(self.asked).collect();
         let mut taken = BTreeSet::new();
         for other in self.on(node) {
@@ -111,7 +125,7 @@ impl<'o> Neighbours<'o> {
     }
 
     /// The labels that the pod's spread constraints require and a node lacks.
-    pub(super) fn missing_spread_labels(&self, node: &str) -> Detail {
+    fn missing_spread_labels(&self, node: &str) -> Detail {
         let node = self.objects.nodes.get(node);
         let keys = self.asked.spec.topology_spread_constraints.iter();
         let keys: BTreeSet<&str> = keys.map(|one| one.topology_key.as_str()).collect();
@@ -124,7 +138,7 @@ impl<'o> Neighbours<'o> {
     }
 
     /// The topology domains of the pod's spread constraints.
-    pub(super) fn spread(&self) -> Detail {
+    fn spread(&self) -> Detail {
         let constraints = self.asked.spec.topology_spread_constraints.iter();
         let hard = constraints.filter(|one| one.when_unsatisfiable != "ScheduleAnyway");
         let words: Vec<String> = hard
@@ -137,7 +151,7 @@ impl<'o> Neighbours<'o> {
     }
 
     /// The pods that the pod must be near.
-    pub(super) fn wanted(&self) -> Detail {
+    fn wanted(&self) -> Detail {
         let affinity = self.asked.spec.affinity.as_ref();
         let terms = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
         let terms = terms.map_or(&[][..], |affinity| affinity.required.as_slice());
@@ -181,6 +195,11 @@ fn host_ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
     let containers = pod.spec.containers.iter();
     let ports = containers.flat_map(|container| &container.ports);
     ports.filter(|port| port.host_port > 0)
+}
+
+/// Whether two pods cannot share a node, because they use the same host port.
+pub(super) fn share_a_port(own: &Pod, other: &Pod) -> bool {
+    host_ports(own).any(|own| host_ports(other).any(|port| is_same_port(own, port)))
 }
 
 fn is_same_port(own: &ContainerPort, other: &ContainerPort) -> bool {

@@ -128,6 +128,10 @@ pub(super) fn claim(world: &mut World, namespace: &str, name: &str) -> Option<Ob
     }
     report.code = Some(match found.code {
         Cause::ClaimBound if is_out_of_service => Cause::ClaimNodeDown,
+        Cause::ClaimDelayed if !found.offers().is_empty() && found.offers().iter().all(|offer| !offer.suffices) => {
+            report.text.push("no node has storage for it".to_owned());
+            Cause::ClaimNoStorage
+        }
         code => code,
     });
     if let Some(waiting) = waiting::of_claim(world, &pod, &found) {

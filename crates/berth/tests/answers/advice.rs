@@ -277,3 +277,114 @@ fn an_attach_limit_is_no_reason_to_detach_nothing() {
         report.advice
     );
 }
+
+/// A pod of a StatefulSet on two nodes, of which the first is full, with a claim that is bound there, and a free disk on the second.
+fn stuck_with_its_claim(claim_created: &str, class_annotations: &str) -> String {
+    let set = "---\n{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: default, uid: s1, creationTimestamp: \"2025-12-31T00:00:00Z\"}, spec: {replicas: 0, serviceName: db, \
+               selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: \
+               x}]}}, volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: local, \
+               resources: {requests: {storage: 5Gi}}}}]}}\n";
+    let owner = "  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: s1, controller: true}]";
+    let pod = target(&["data-target"], owner, "", "");
+    let by_controller = "pv.kubernetes.io/bound-by-controller: \"yes\"";
+    let annotations = format!("pv.kubernetes.io/bind-completed: \"yes\", {by_controller}");
+    let bound = claim(
+        "data-target",
+        "local",
+        5,
+        &annotations,
+        "  volumeName: v1\nstatus: {phase: Bound}",
+    );
+    let bound = bound.replace("2026-01-01T00:00:00Z", claim_created);
+    let bound = bound.replace("name: data-target\n", "name: data-target\n  uid: c1\n");
+    let reference = "  claimRef: {namespace: default, name: data-target}";
+    let taken = volume("v1", "n1", 5, "Bound", reference);
+    let taken = taken.replace("{name: v1}", &format!("{{name: v1, annotations: {{{by_controller}}}}}"));
+    let class = class("local", LOCAL).replace(
+        "{name: local}",
+        &format!("{{name: local, annotations: {{{class_annotations}}}}}"),
+    );
+    let nodes = node("n1", "") + &runs("hog", "n1", 4) + &node("n2", "") + &volume("v2", "n2", 5, "Available", "");
+    nodes + &class + &taken + &bound + set + &pod
+}
+
+#[test]
+fn a_claim_that_no_pod_can_have_used_is_to_be_deleted_or_rolled_back() {
+    let along = "2025-12-31T23:59:59Z";
+    let deletes = |yaml: &str| {
+        asked(yaml)
+            .advice
+            .into_iter()
+            .find(|way| way.starts_with("delete claim"))
+    };
+    let yaml = stuck_with_its_claim(along, "");
+    assert_eq!(
+        deletes(&yaml).as_deref(),
+        Some(
+            "delete claim data-target, unless an earlier pod has written to its volume: the pod never ran with it, it is created \
+             again, and the pod then fits on n2. Berth does this for unused claims if you annotate StorageClass local with \
+             binding.berth.dev/rollback=true"
+        )
+    );
+    // It comes before moving data, and after what is easier.
+    let advice = asked(&yaml).advice;
+    let place = |start: &str| advice.iter().position(|way| way.contains(start)).unwrap();
+    assert!(
+        place("free cpu") < place("delete claim") && place("delete claim") < place("move the data"),
+        "{advice:?}"
+    );
+    assert_eq!(
+        deletes(&stuck_with_its_claim("2025-12-30T00:00:00Z", "")),
+        None,
+        "an earlier pod may have used it"
+    );
+    let opted_in = stuck_with_its_claim(along, "binding.berth.dev/rollback: \"true\"");
+    assert_eq!(
+        deletes(&opted_in),
+        None,
+        "it opted in and has no mark: a pod has used it"
+    );
+    let nowhere = yaml.replace("name: v2}", "name: v2, deletionTimestamp: \"2026-01-01T00:00:00Z\"}");
+    assert_eq!(deletes(&nowhere), None, "a new claim finds no volume");
+    let by_user = yaml.replace(", pv.kubernetes.io/bound-by-controller: \"yes\"", "");
+    assert_eq!(deletes(&by_user), None, "a user chose the volume");
+}
+
+/// Several nodes that refuse the pod by the same rule, each because of other pods.
+#[test]
+fn what_several_nodes_have_in_common_is_told() {
+    let limit = |name: &str| {
+        format!(
+            "---\n{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {name}}}, spec: {{drivers: [{{name: \
+                 d.example.com, nodeID: {name}, allocatable: {{count: 1}}}}]}}}}\n"
+        )
+    };
+    let csi = "spec:\n  csi: {driver: d.example.com, volumeHandle: h}\n  capacity";
+    let disk = |name: &str| {
+        bound(name, "n1")
+            .replace("spec:\n  capacity", &csi.replace("h}", &format!("h-{name}}}")))
+            .replace("hostname, operator: In, values: [n1]", "hostname, operator: Exists")
+    };
+    let user = |name: &str, on: &str| {
+        let pod =
+            target(&[name], "", &format!("  nodeName: {on}"), "").replace("name: target", &format!("name: p-{name}"));
+        pod.replace("uid: u1", &format!("uid: u-{name}"))
+            .replace("phase: Pending", "phase: Running")
+    };
+    let busy = |name: &str, on: &str| node(on, "") + &limit(on) + &disk(name) + &user(name, on);
+    let yaml =
+        busy("a", "n1") + &busy("b", "n2") + &class("local", LOCAL) + &disk("own") + &target(&["own"], "", "", "");
+    assert_eq!(
+        asked(&yaml).advice[0],
+        "on one of n1, n2: stop pods to detach 1 volume of d.example.com: 1 of at most 1 are attached"
+    );
+    let zones = in_zone("n1", "a") + &in_zone("n2", "b");
+    let report = asked(&(zones + &target(&[], "", "  nodeSelector: {topology.kubernetes.io/zone: c}", "")));
+    assert_eq!(
+        report.advice,
+        [
+            "on one of n1, n2: remove topology.kubernetes.io/zone=c from the pod's nodeSelector or node affinity: no node has that value, \
+          there are a, b"
+        ]
+    );
+}

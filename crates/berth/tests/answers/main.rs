@@ -5,6 +5,7 @@
 mod advice;
 mod again;
 mod agreement;
+mod crowded;
 mod followed;
 mod held;
 mod obeyed;

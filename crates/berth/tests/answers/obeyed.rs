@@ -1,5 +1,5 @@
-//! Advice about storage that is followed leads to a placement: disks that almost match, attach limits, claims of one pod, published
-//! capacity, nodes that are gone, and pods of DaemonSets.
+//! Advice about storage that is followed leads to a placement, and no step of it is in vain: disks that almost match, attach limits,
+//! claims of one pod, published capacity, nodes that are gone, and pods of DaemonSets.
 
 use super::obstacles;
 use super::*;
@@ -122,15 +122,23 @@ fn obey_storage(step: &str, on: &str, objects: &mut Vec<Value>) -> bool {
         volume["status"]["phase"] = json!("Available");
     } else if let Some(rest) = step.strip_prefix("stop pods to detach ") {
         let count: usize = rest.split(' ').next().unwrap().parse().unwrap();
-        let pods = rest.split_once("for ").unwrap().1;
-        let pods: Vec<&str> = pods.split(", ").take(count).collect();
-        let stopped = |object: &Value| {
-            let name = format!("default/{}", object["metadata"]["name"].as_str().unwrap());
-            object["kind"] == "Pod" && pods.contains(&name.as_str())
+        let named = rest
+            .split_once(", for ")
+            .map(|(_, pods)| pods.split(", ").map(str::to_owned).collect());
+        let name = |object: &Value| format!("default/{}", object["metadata"]["name"].as_str().unwrap());
+        let on_node = || {
+            let there = objects
+                .iter()
+                .filter(|object| object["kind"] == "Pod" && object["spec"]["nodeName"] == on);
+            there.map(name).collect()
         };
-        objects.retain(|object| !stopped(object));
+        let mut pods: Vec<String> = named.unwrap_or_else(on_node);
+        pods.truncate(count);
+        objects.retain(|object| object["kind"] != "Pod" || !pods.contains(&name(object)));
     } else if step.starts_with("detach volumes: the driver's attach limit is reached") {
-        objects.retain(|object| object["kind"] != "Pod" || object["spec"]["nodeName"] != on);
+        // The pod that holds a claim is another step's.
+        let is_kept = |object: &Value| object["kind"] != "Pod" || object["metadata"]["name"] == "holder";
+        objects.retain(|object| is_kept(object) || object["spec"]["nodeName"] != on);
     } else if let Some(held) = between(step, "stop default/", " on ") {
         let held = held.to_owned();
         objects.retain(|object| object["kind"] != "Pod" || object["metadata"]["name"] != *held);
@@ -199,6 +207,19 @@ fn steps_of(are_several: bool, steps: &str) -> Vec<&str> {
     }
 }
 
+/// A step that can be left out: the pod fits on the node without it.
+fn in_vain(steps: &[&str], on: &str, objects: &[Value]) -> Option<String> {
+    let left_out = (0..steps.len()).find(|place| {
+        let mut after = objects.to_vec();
+        let others = steps.iter().enumerate().filter(|(other, _)| other != place);
+        for (_, step) in others {
+            obey(step, on, false, &mut after);
+        }
+        accepting(&after).iter().any(|node| on.is_empty() || node == on)
+    });
+    left_out.map(|place| steps[place].to_owned())
+}
+
 /// Follows every way of the advice for `default/target`. Returns how many there were, or the one that does not help.
 pub(super) fn obeyed(objects: &[Value]) -> Result<usize, String> {
     let report = asked(&text_of(objects));
@@ -230,6 +251,10 @@ pub(super) fn obeyed(objects: &[Value]) -> Result<usize, String> {
                     table(&report)
                 ));
             }
+        }
+        let all: Vec<&str> = first.iter().chain(&steps).copied().collect();
+        if let Some(step) = nodes.iter().find_map(|node| in_vain(&all, node, objects)) {
+            return Err(format!("{step:?} is not needed: {way}\n{}", table(&report)));
         }
         // Only the named node has so much.
         if let (Some(size), [_]) = (between(way, ", or reduce claim data to ", ", which"), steps.as_slice()) {
@@ -276,7 +301,7 @@ pub(super) fn of_daemon_set(pod: &mut Value, node: &str) {
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}}});
 }
 
-fn broken_node(name: &str, kind: u8) -> Value {
+pub(super) fn broken_node(name: &str, kind: u8) -> Value {
     let mut node = node_object(name);
     match kind {
         0 => node["spec"]["unschedulable"] = json!(true),

@@ -15,10 +15,10 @@ fn request<'a>(pod: &'a mut Value, resource: &str) -> &'a mut Value {
     &mut pod["spec"]["containers"][0]["resources"]["requests"][resource]
 }
 
-/// A node that is larger than any, with storage for the open claims of the pod, in a zone of its own.
-fn add_node(objects: &mut Vec<Value>) {
+/// A node that is larger than any, with storage for the open claims of the pod.
+fn add_node(objects: &mut Vec<Value>, zone: &str) {
     let mut node = node_object("fresh");
-    node["metadata"]["labels"]["zone"] = json!("fresh");
+    node["metadata"]["labels"]["zone"] = json!(zone);
     node["status"]["allocatable"] = json!({"cpu": "64", "memory": "256Gi", "pods": "110", "example.com/gpu": "8"});
     let volumes = find(objects, "Pod", "target")["spec"]["volumes"].clone();
     let claims = volumes.as_array().unwrap().iter();
@@ -55,8 +55,11 @@ fn freed(step: &str) -> Option<&str> {
 /// Follows a step, or the part before "or". Returns `false` for an unknown wording.
 pub(super) fn obey(step: &str, on: &str, objects: &mut Vec<Value>) -> bool {
     let target = |objects: &mut Vec<Value>, change: &dyn Fn(&mut Value)| change(find(objects, "Pod", "target"));
-    if step.starts_with("add a node with ") || step.starts_with("add a larger node: ") {
-        add_node(objects);
+    if step.starts_with("add a node with ") || step.starts_with("add a larger node") {
+        add_node(
+            objects,
+            between(step, "zone=", ",").map_or("fresh", |zone| zone.split([' ', ':']).next().unwrap()),
+        );
     } else if let Some(resource) = freed(step) {
         for pod in objects.iter_mut().filter(|object| is_on(object, on)) {
             *request(pod, resource) = json!("0");
@@ -70,13 +73,12 @@ pub(super) fn obey(step: &str, on: &str, objects: &mut Vec<Value>) -> bool {
                 .unwrap()
                 .remove(resource);
         });
-    } else if step.starts_with("free the host ports") {
-        objects.retain(|object| !is_on(object, on) || object["spec"]["containers"][0]["ports"].is_null());
-    } else if step.starts_with("remove pods") {
-        // Not the one that the pod has to be near.
-        let is_spare = |object: &Value| is_on(object, on) && object["metadata"]["labels"]["app"] != "friend";
-        let spare = objects.iter().position(is_spare).unwrap();
-        objects.remove(spare);
+    } else if step.starts_with("use other host ports in the pod") {
+        target(objects, &|pod| {
+            pod["spec"]["containers"][0]["ports"][0]["hostPort"] = json!(81);
+        });
+    } else if step.starts_with("raise the node's pod limit") {
+        find(objects, "Node", on)["status"]["allocatable"]["pods"] = json!("110");
     } else if step.starts_with("relax the pod's anti-affinity") {
         target(objects, &|pod| pod["spec"]["affinity"]["podAntiAffinity"] = json!({}));
     } else if step.starts_with("relax the pod's affinity") {
@@ -90,7 +92,9 @@ pub(super) fn obey(step: &str, on: &str, objects: &mut Vec<Value>) -> bool {
         }
     } else if step.starts_with("raise `maxSkew`") {
         target(objects, &|pod| {
-            pod["spec"]["topologySpreadConstraints"][0]["maxSkew"] = json!(1000);
+            for constraint in pod["spec"]["topologySpreadConstraints"].as_array_mut().unwrap() {
+                constraint["maxSkew"] = json!(1000);
+            }
         });
     } else if step.starts_with("add the label that the pod's spread constraints use") {
         find(objects, "Node", on)["metadata"]["labels"]["zone"] = json!("fresh");
@@ -117,12 +121,15 @@ pub(super) fn obey_other(step: &str, on: &str, objects: &mut Vec<Value>) -> bool
     let target = |objects: &mut Vec<Value>, change: &dyn Fn(&mut Value)| change(find(objects, "Pod", "target"));
     if let Some(resource) = freed(step) {
         target(objects, &|pod| *request(pod, resource) = json!("1m"));
-    } else if step.contains(", or use other ports in the pod") {
-        target(objects, &|pod| {
-            pod["spec"]["containers"][0]["ports"][0]["hostPort"] = json!(81);
-        });
-    } else if step.contains(", or raise the node's pod limit") {
-        find(objects, "Node", on)["status"]["allocatable"]["pods"] = json!("110");
+    } else if step.contains(", or stop the pods that use them") {
+        objects.retain(|object| !is_on(object, on) || object["spec"]["containers"][0]["ports"].is_null());
+    } else if let Some(count) = between(step, ", or remove ", " pod").and_then(|count| count.parse().ok()) {
+        for _ in 0..count {
+            // Not the one that the pod has to be near.
+            let is_spare = |object: &Value| is_on(object, on) && object["metadata"]["labels"]["app"] != "friend";
+            let spare = objects.iter().position(is_spare).unwrap();
+            objects.remove(spare);
+        }
     } else if step.contains(", or remove the taint") {
         find(objects, "Node", on)["spec"]["taints"] = json!([]);
     } else if let Some(name) = between(step, ", or correct the name in the pod to ", ";") {

@@ -203,3 +203,15 @@ fn a_volume_that_is_reserved_for_a_claim_that_does_not_exist() {
     assert!(!text.contains("Volume.Reserved"), "{text}");
     assert_eq!(status, 0, "its claim exists");
 }
+
+#[test]
+fn a_claim_for_which_no_node_has_storage_is_of_no_use() {
+    let yaml = node("n1", "") + &class("local", LOCAL) + &claim("data", "local", 5, "", "");
+    let (text, status) = run(&yaml, &["pvc/data"]);
+    assert!(text.contains("no node has storage for it"), "{text}");
+    assert_eq!(status, 1);
+    let (json, _) = run(&yaml, &["pvc/data", "-o", "json"]);
+    assert!(json.contains("\"Claim.NoStorage\""), "{json}");
+    let (_, status) = run(&(yaml + &volume("v1", "n1", 5, "Available", "")), &["pvc/data"]);
+    assert_eq!(status, 0, "it waits for its first pod");
+}

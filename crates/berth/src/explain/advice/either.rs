@@ -6,10 +6,15 @@ use super::words::{self, Members};
 use super::{Advisor, Way};
 use crate::explain::cause::Cause;
 use crate::explain::claims::near_claim;
+use crate::explain::details::Detail;
+use crate::explain::layout::count;
 use crate::explain::waiting;
+use berth_scheduler::reason::Reason;
 
 /// Maximum number of classes tried for a claim.
 const CLASSES_TRIED: usize = 10;
+/// Maximum number of choices tried of which pods to stop.
+const STOPPED_TRIED: usize = 5;
 
 impl Advisor<'_> {
     /// The other way to fix a claim, if nothing but what affects every node is needed; empty if there is none.
@@ -99,6 +104,30 @@ impl Advisor<'_> {
                 };
                 match fits_after(nodes.first(), &any_node) {
                     true => words::or_remove(demands),
+                    false => String::new(),
+                }
+            }
+            Need::Reason(Reason::PortsTaken) => {
+                let free = |trial: &mut Trial<'_>| trial.stop_users_of_ports(nodes.first());
+                let helps = fits_after(nodes.first(), &free);
+                let or = if helps { ", or stop the pods that use them" } else { "" };
+                or.to_owned()
+            }
+            Need::Reason(Reason::TooManyPods) => {
+                let excess = nodes
+                    .iter()
+                    .filter_map(|node| match self.detail(&Reason::TooManyPods, node)? {
+                        Detail::Pods { runs, of } => usize::try_from(runs + 1 - of).ok(),
+                        _ => None,
+                    });
+                let excess = excess.max().unwrap_or(0);
+                // Which of them does not matter, unless the pod has to be near one.
+                let helps = (0..STOPPED_TRIED).any(|from| {
+                    let stop = |trial: &mut Trial<'_>| trial.stop_pods_on(nodes.first(), from, excess);
+                    fits_after(nodes.first(), &stop)
+                });
+                match helps {
+                    true => format!(", or remove {}", count(excess, "pod", "pods")),
                     false => String::new(),
                 }
             }

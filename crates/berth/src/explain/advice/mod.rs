@@ -9,16 +9,22 @@ mod either;
 mod fixes;
 pub(super) mod needs;
 mod trial;
+mod unused;
 mod words;
 
 use super::details::Detail;
 use super::layout::names;
+use super::neighbours::Neighbours;
 use super::report::{ClaimReport, ClaimState, Found, NodeReport, Report};
 use super::volumes::is_down;
 use super::world::World;
 use berth_core::api;
+use berth_core::names::HOSTNAME;
+use berth_scheduler::examine::Examination;
 use berth_scheduler::profile::Profile;
-use needs::{Need, Needs, is_out_of_reach};
+use berth_scheduler::reason::Reason;
+use needs::{FAR, Need, Needs, is_out_of_reach, may_be_hidden};
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use trial::Trial;
 use words::Members;
@@ -45,6 +51,7 @@ pub(super) fn steps(world: &World, pod: &api::Pod, profile: &Profile, report: &R
         profile,
         report,
         daemon: Daemon::of(pod),
+        neighbours: OnceCell::new(),
     };
     advisor.steps()
 }
@@ -88,6 +95,33 @@ struct Advisor<'a> {
     profile: &'a Profile,
     report: &'a Report,
     daemon: Option<Daemon>,
+    /// The pods near each node, once somebody asks.
+    neighbours: OnceCell<Neighbours<'a>>,
+}
+
+/// What following a way leads to.
+#[derive(Default)]
+struct Followed {
+    /// The nodes that accept the pod.
+    fitting: BTreeSet<String>,
+    /// What its first node still refuses the pod for.
+    hidden: Vec<Need>,
+}
+
+impl Followed {
+    fn of(examination: Examination, first: &str) -> Self {
+        let mut followed = Self::default();
+        for node in examination.nodes {
+            if node.fits {
+                followed.fitting.insert(node.name);
+            } else if node.name == first {
+                let reasons = node.refusals.into_iter().flat_map(|refusal| refusal.reasons);
+                let hidden = reasons.filter(may_be_hidden).map(Need::Reason);
+                followed.hidden = hidden.collect();
+            }
+        }
+        followed
+    }
 }
 
 impl<'a> Advisor<'a> {
@@ -119,8 +153,16 @@ impl<'a> Advisor<'a> {
         }
         // Each way is complete.
         let first: String = first.map(|step| format!("{step}; then ")).collect();
-        let ways_words = ways.iter().map(|way| self.way_words(way, &everywhere));
-        steps.extend(ways_words.map(|words| format!("{first}{words}")));
+        let ways_words = |ways: &[Way<'a>]| -> Vec<String> {
+            let words = ways.iter().map(|way| self.way_words(way, &everywhere));
+            words.map(|words| format!("{first}{words}")).collect()
+        };
+        let (near, far) = ways.split_at(ways.partition_point(|way| way.cost() < FAR));
+        steps.extend(ways_words(near));
+        if everywhere.is_empty() {
+            steps.extend(self.delete_unused());
+        }
+        steps.extend(ways_words(far));
         steps.extend(everywhere.is_empty().then(|| self.another_node(&ways)).flatten());
         steps
     }
@@ -182,7 +224,11 @@ impl<'a> Advisor<'a> {
             ([node], []) => trial.fitting(self.profile).contains(*node),
             ([], [_, ..]) => {
                 let name = trial.add_node_like(&like.name, &[])?;
-                steps.push(words::larger_node(self.report, &large));
+                steps.push(words::larger_node(
+                    self.report,
+                    &large,
+                    &self.placed_by(&like.name, &[]),
+                ));
                 trial.fitting(self.profile).contains(&name)
             }
             _ => false,
@@ -256,12 +302,17 @@ impl<'a> Advisor<'a> {
             if nearest.iter().any(harder) {
                 continue;
             }
-            nearest.extend(self.tried(way, everywhere));
+            if let Some(way) = self.tried(way, everywhere) {
+                let harder = |other: &Way<'_>| other.needs.iter().all(|need| way.needs.contains(need));
+                let is_harder = nearest.iter().any(harder);
+                nearest.extend(Some(way).filter(|_| !is_harder));
+            }
             // Further ones would not be shown.
             if nearest.len() >= WAYS_MAX {
                 break;
             }
         }
+        nearest.sort_by_key(Way::cost);
         nearest
     }
 
@@ -269,7 +320,7 @@ impl<'a> Advisor<'a> {
     /// named are tried.
     fn tried(&self, mut way: Way<'a>, everywhere: &[Need]) -> Option<Way<'a>> {
         let named = way.nodes.len().min(NAMES_SHOWN + 1);
-        let follow = |extra: &dyn Fn(&mut Trial<'_>, &str)| {
+        let follow = |way: &Way<'_>, extra: &dyn Fn(&mut Trial<'_>, &str)| {
             let mut trial = self.trial();
             let mut done = self.meet_everywhere(&mut trial, everywhere);
             for node in way.nodes.iter().take(named) {
@@ -277,11 +328,35 @@ impl<'a> Advisor<'a> {
                 extra(&mut trial, node);
             }
             match done {
-                true => trial.fitting(self.profile),
-                false => BTreeSet::new(),
+                true => Followed::of(trial.examined(self.profile), way.nodes.first().unwrap_or(&"")),
+                false => Followed::default(),
             }
         };
-        let mut fitting = follow(&|_, _| {});
+        let mut followed = follow(&way, &|_, _| {});
+        // A plugin names one reason. The one behind it shows once that is resolved.
+        while followed.fitting.is_empty() {
+            let mut hidden = followed.hidden;
+            hidden.retain(|need| !way.needs.contains(need));
+            if hidden.is_empty() {
+                break;
+            }
+            way.needs.extend(hidden);
+            followed = follow(&way, &|_, _| {});
+        }
+        let mut fitting = followed.fitting;
+        // A step may resolve more than its own reason: a label that a node gets also decides which pods are near it.
+        for place in (0..way.needs.len()).rev() {
+            let is_entangled = matches!(way.needs.get(place), Some(Need::Reason(reason)) if may_be_hidden(reason));
+            if fitting.is_empty() || way.needs.len() < 2 || !is_entangled {
+                continue;
+            }
+            let left_out = way.needs.remove(place);
+            let without = follow(&way, &|_, _| {}).fitting;
+            let is_needed = |node: &&str| fitting.contains(*node) && !without.contains(*node);
+            if way.nodes.iter().take(named).any(is_needed) {
+                way.needs.insert(place, left_out);
+            }
+        }
         let own = way.needs.iter().find_map(|need| match need {
             Need::OwnVolume(index) => Some(*index),
             _ => None,
@@ -292,16 +367,18 @@ impl<'a> Advisor<'a> {
         if fitting.is_empty()
             && let Some(index) = own
         {
-            fitting = follow(&|trial, node| {
+            let provide = |trial: &mut Trial<'_>, node: &str| {
                 trial.provide_own(index, node);
-            });
+            };
+            fitting = follow(&way, &provide).fitting;
             provided = own;
         } else if fitting.is_empty()
             && let Some(index) = recreated
         {
-            fitting = follow(&|trial, node| {
+            let provide = |trial: &mut Trial<'_>, node: &str| {
                 trial.meet(&Need::Storage(index), node);
-            });
+            };
+            fitting = follow(&way, &provide).fitting;
             provided = recreated;
         }
         way.needs.extend(provided.map(Need::Storage));
@@ -342,7 +419,35 @@ impl<'a> Advisor<'a> {
             return fixes::words(self.world, self.report, *claim, fix, nodes.first());
         }
         let set = self.daemon.as_ref().map(|daemon| daemon.set.as_str());
-        words::step(self.report, need, nodes, set)
+        let detail = match need {
+            Need::Reason(reason) => self.common_detail(reason, nodes),
+            _ => None,
+        };
+        words::step(self.report, need, nodes, detail.as_ref(), set)
+    }
+
+    /// The missing details of a reason on a node.
+    fn detail(&self, reason: &Reason, node: &str) -> Option<Detail> {
+        let report = self.report.nodes.iter().find(|found| found.name == node)?;
+        let mut found = report.refused.iter().flat_map(|refusal| &refusal.found);
+        let named = found.find(|found| found.reason == *reason);
+        // Another reason of the plugin may have hidden it.
+        let hidden = || self.neighbours().detail(reason, node);
+        named.map(|found| found.detail.clone()).or_else(hidden)
+    }
+
+    /// The missing details of a reason, as far as they are the same on all of these nodes.
+    fn common_detail(&self, reason: &Reason, nodes: &Members<'_>) -> Option<Detail> {
+        let mut common = self.detail(reason, nodes.first())?;
+        for node in nodes.iter() {
+            common = common.in_common_with(self.detail(reason, node)?);
+        }
+        (common != Detail::Nothing).then_some(common)
+    }
+
+    fn neighbours(&self) -> &Neighbours<'a> {
+        self.neighbours
+            .get_or_init(|| Neighbours::new(&self.world.objects, self.pod))
     }
 
     /// The labels by which the pod is kept apart from other pods.
@@ -383,15 +488,35 @@ impl<'a> Advisor<'a> {
         let reaching = self.report.nodes.iter().filter(|node| !is_apart_from_volumes(node));
         let reaching: Vec<&str> = reaching.map(|node| node.name.as_str()).collect();
         let like = nearest.nodes.iter().find(|node| reaching.contains(node));
+        let like = like.or(reaching.first())?;
         let mut trial = self.trial();
-        let name = trial.add_node_like(like.or(reaching.first())?, apart)?;
+        let name = trial.add_node_like(like, apart)?;
         if !trial.fitting(self.profile).contains(&name) {
             return None;
         }
         let needs = ways.iter().flat_map(|way| &way.needs);
         let delayed = self.report.claims.iter().any(ClaimReport::is_delayed);
         let has_storage = delayed || !self.report.inline_volumes.is_empty();
-        Some(words::another_node(self.report, needs, apart, has_storage))
+        let beside = self.placed_by(like, apart);
+        Some(words::another_node(self.report, needs, apart, &beside, has_storage))
+    }
+
+    /// The labels of a node that matter where the pod has to be near other pods, or spread over nodes: `zone=a`. A node is near to
+    /// itself alone by its hostname.
+    fn placed_by(&self, node: &str, apart: &[String]) -> Vec<String> {
+        let affinity = self.pod.spec.affinity.as_ref();
+        let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
+        let near = near
+            .iter()
+            .flat_map(|near| &near.required)
+            .map(|term| &term.topology_key);
+        let constraints = self.pod.spec.topology_spread_constraints.iter();
+        let spread = constraints.map(|constraint| &constraint.topology_key);
+        let labels = self.world.objects.nodes.get(node).map(|node| &node.metadata.labels);
+        let is_free = |key: &&String| key.as_str() != HOSTNAME && !apart.contains(*key);
+        let keys: BTreeSet<&String> = near.chain(spread).filter(is_free).collect();
+        let value = |key: &String| Some(format!("{key}={}", labels?.get(key)?));
+        keys.into_iter().filter_map(value).collect()
     }
 }
 

@@ -64,6 +64,9 @@ pub(super) enum Need {
     Reason(Reason),
 }
 
+/// The cost of what hardly anybody does, such as moving data to another node.
+pub(super) const FAR: usize = 20;
+
 impl Need {
     /// How hard it is to resolve, compared with others.
     pub(super) fn cost(&self) -> usize {
@@ -74,12 +77,26 @@ impl Need {
             Self::Room(_) | Self::Taints(_) | Self::OtherNodes(_) => 2,
             Self::StorageForSome | Self::NodeDown(_) => 3,
             Self::OwnVolume(_) => 5,
-            Self::SelectedElsewhere(_) | Self::SmallerPod(_) | Self::Move(_) | Self::AttachLimit => 20,
+            Self::SelectedElsewhere(_) | Self::SmallerPod(_) | Self::Move(_) | Self::AttachLimit => FAR,
             Self::Reason(Reason::OtherNodeName) => 10,
-            Self::Reason(reason) if is_out_of_reach(reason) => 20,
+            Self::Reason(reason) if is_out_of_reach(reason) => FAR,
             Self::Reason(_) => 2,
         }
     }
+}
+
+/// Whether a plugin may name another reason first: only when that is resolved, this one shows.
+pub(super) fn may_be_hidden(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::PodAffinity
+            | Reason::PodAntiAffinity
+            | Reason::ExistingPodsAntiAffinity
+            | Reason::SpreadLabelMissing
+            | Reason::SpreadTooUneven
+            | Reason::DiskConflict
+            | Reason::ClaimInUse
+    )
 }
 
 /// Whether a reason means that a bound volume is unreachable.

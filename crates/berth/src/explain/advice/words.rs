@@ -9,7 +9,7 @@ use crate::explain::report::{ClaimReport, ClaimState, Offer, Report, TooSmall};
 use berth_core::names;
 use berth_core::quantity::Bytes;
 use berth_scheduler::reason::Reason;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Maximum number of pods named.
 const NAMES_SHOWN: usize = 3;
@@ -102,9 +102,13 @@ fn too_large_step(report: &Report, resource: &str) -> String {
 }
 
 /// What to do about resources of which no node has enough.
-pub(super) fn larger_node(report: &Report, resources: &[&str]) -> String {
+pub(super) fn larger_node(report: &Report, resources: &[&str], beside: &[String]) -> String {
     let problems: Vec<String> = resources.iter().map(|resource| too_large(report, resource)).collect();
-    format!("add a larger node: {}", problems.join("; "))
+    let with = match beside {
+        [] => String::new(),
+        labels => format!(" with {}", labels.join(", ")),
+    };
+    format!("add a larger node{with}: {}", problems.join("; "))
 }
 
 /// What to do about a bound claim whose volume is on a node that does not exist.
@@ -129,7 +133,7 @@ fn give_up(claim: &ClaimReport) -> String {
 pub(super) fn otherwise(report: &Report, need: &Need) -> String {
     match need {
         Need::Claim(index) => give_up(&report.claims[*index]),
-        need => step(report, need, &Members::default(), None),
+        need => step(report, need, &Members::default(), None, None),
     }
 }
 
@@ -148,14 +152,25 @@ impl<'r> Members<'r> {
         }
     }
 
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'r str> + '_ {
+        self.all.iter().copied()
+    }
+
     /// The first of them; empty if there are none.
     pub(super) fn first(&self) -> &'r str {
         self.first
     }
 }
 
-/// What to do about a need on one of these nodes. `daemon_set` is the one that the pod belongs to.
-pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set: Option<&str>) -> String {
+/// What to do about a need on one of these nodes. `detail` is that of its reason, `daemon_set` the one that the pod belongs to.
+pub(super) fn step(
+    report: &Report,
+    need: &Need,
+    nodes: &Members<'_>,
+    detail: Option<&Detail>,
+    daemon_set: Option<&str>,
+) -> String {
     let listed = |taints: &[crate::explain::details::Taint]| {
         let taints: Vec<String> = taints.iter().map(ToString::to_string).collect();
         taints.join(", ")
@@ -234,7 +249,7 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
         Need::OtherNodes(demands) => other_nodes_step(report, demands, nodes),
         // The first is worded where the volume is known; nobody can resolve the second.
         Need::Volume(..) | Need::AttachLimit => String::new(),
-        Need::Reason(reason) => match (common_detail(report, reason, nodes), reason_step(reason)) {
+        Need::Reason(reason) => match (detail, reason_step(reason)) {
             (Some(Detail::HeldBy(pods)), _) => format!(
                 "stop {}: only one pod may use a ReadWriteOncePod claim",
                 list(pods, NAMES_SHOWN)
@@ -248,11 +263,16 @@ pub(super) fn step(report: &Report, need: &Need, nodes: &Members<'_>, daemon_set
                     pods,
                 }),
                 _,
-            ) if !pods.is_empty() => format!(
-                "stop pods to detach {} of {driver}: {count} of at most {of} are attached, for {}",
-                counted(*excess, "volume", "volumes"),
-                list(pods, NAMES_SHOWN)
-            ),
+            ) => {
+                let pods = match pods.as_slice() {
+                    [] => String::new(),
+                    pods => format!(", for {}", list(pods, NAMES_SHOWN)),
+                };
+                format!(
+                    "stop pods to detach {} of {driver}: {count} of at most {of} are attached{pods}",
+                    counted(*excess, "volume", "volumes")
+                )
+            }
             (Some(detail), step) => format!("{step} ({detail})"),
             (None, step) => step,
         },
@@ -311,7 +331,7 @@ fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) ->
         .map(String::as_str)
         .collect();
     let why = match missing.as_slice() {
-        [] => String::new(),
+        [] => what_nodes_have(report, &facts),
         [one] => format!(": there is no node {one}"),
         many => format!(": there are no nodes {}", many.join(", ")),
     };
@@ -319,6 +339,29 @@ fn other_nodes_step(report: &Report, demands: &[Demand], nodes: &Members<'_>) ->
         "remove {} from the pod's nodeSelector or node affinity{why}",
         listed(demands)
     )
+}
+
+/// If no node at all meets a demand: what nodes have instead.
+fn what_nodes_have(report: &Report, facts: &[&Demand]) -> String {
+    let lacking = |demand: &Demand| {
+        let nodes = report.nodes.iter().map(|node| {
+            let mut found = node.refused.iter().flat_map(|refusal| &refusal.found);
+            found.find_map(|found| match &found.detail {
+                Detail::Demands(unmet) => unmet.iter().find(|unmet| unmet.demand == *demand),
+                _ => None,
+            })
+        });
+        nodes.collect::<Option<Vec<_>>>()
+    };
+    let Some(unmet) = facts.iter().find_map(|demand| lacking(demand)) else {
+        return String::new();
+    };
+    let values = unmet.iter().filter_map(|unmet| unmet.has.as_deref()?.split_once('='));
+    let values: BTreeSet<&str> = values.map(|(_, value)| value).collect();
+    match values.into_iter().collect::<Vec<_>>().as_slice() {
+        [] => ": no node has that label".to_owned(),
+        values => format!(": no node has that value, there are {}", list(values, NAMES_SHOWN)),
+    }
 }
 
 fn listed(demands: &[Demand]) -> String {
@@ -361,8 +404,8 @@ fn reason_step(reason: &Reason) -> String {
         Reason::DriverNotInstalled { driver } => return format!("install the driver {driver}"),
         Reason::ConflictingAffinityTerms => "fix the pod's node affinity: its terms exclude each other",
         Reason::OtherNodeName => "remove `spec.nodeName` from the pod",
-        Reason::PortsTaken => "free the host ports, or use other ports in the pod",
-        Reason::TooManyPods => "remove pods, or raise the node's pod limit",
+        Reason::PortsTaken => "use other host ports in the pod",
+        Reason::TooManyPods => "raise the node's pod limit",
         Reason::DiskConflict => "stop the pod that uses the same disk",
         Reason::ClaimInUse => "stop the pod that uses the same ReadWriteOncePod claim, wherever it runs",
         Reason::TooManyVolumes => "detach volumes: the driver's attach limit is reached",
@@ -374,24 +417,6 @@ fn reason_step(reason: &Reason) -> String {
         reason => return format!("resolve: {reason}"),
     };
     step.to_owned()
-}
-
-/// The missing details of a reason, if they are the same on all of these nodes.
-fn common_detail<'r>(report: &'r Report, reason: &Reason, nodes: &Members<'_>) -> Option<&'r Detail> {
-    let members = report
-        .nodes
-        .iter()
-        .filter(|node| nodes.all.contains(node.name.as_str()));
-    let mut details = members.map(|node| {
-        let found = node.refused.iter().flat_map(|refusal| &refusal.found);
-        found
-            .filter(|found| found.reason == *reason)
-            .map(|found| &found.detail)
-            .next()
-    });
-    let first = details.next()??;
-    let is_same = details.all(|detail| detail == Some(first));
-    Some(first).filter(|detail| is_same && **detail != Detail::Nothing)
 }
 
 /// The size that a claim could request instead, with the node that could provide it.
@@ -454,6 +479,7 @@ pub(super) fn another_node<'n>(
     report: &Report,
     needs: impl Iterator<Item = &'n Need>,
     apart: &[String],
+    beside: &[String],
     has_storage: bool,
 ) -> String {
     let needs: Vec<&Need> = needs.collect();
@@ -482,6 +508,7 @@ pub(super) fn another_node<'n>(
     if !apart.is_empty() {
         has.push(format!("a different {} from the pods it avoids", apart.join(", ")));
     }
+    has.extend(beside.iter().cloned());
     if needs.contains(&&Need::Reason(Reason::ExistingPodsAntiAffinity)) {
         has.push("no pods nearby that avoid it".to_owned());
     }

@@ -6,6 +6,7 @@ mod storage;
 pub(super) use storage::selected_labels;
 
 use super::needs::Need;
+use crate::explain::neighbours::share_a_port;
 use crate::explain::report::Report;
 use crate::explain::world::{Objects, World};
 use berth_core::api::{self, Kind, Object};
@@ -13,10 +14,10 @@ use berth_core::names;
 use berth_core::quantity::Quantity;
 use berth_core::reason::VolumeReason;
 use berth_scheduler::cluster::Cluster;
-use berth_scheduler::examine::examine;
+use berth_scheduler::examine::{Examination, examine};
 use berth_scheduler::profile::Profile;
 use berth_scheduler::reason::Reason;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// More volumes or pods than any node holds.
 const NO_LIMIT: i32 = 1_000_000;
@@ -29,6 +30,8 @@ pub(super) struct Trial<'w> {
     report: &'w Report,
     /// Objects that were changed or added here.
     changed: Objects,
+    /// Pods that were stopped here.
+    stopped: HashSet<&'w String>,
     cluster: Cluster,
     pod: api::Pod,
     volumes: usize,
@@ -45,6 +48,7 @@ impl<'w> Trial<'w> {
             objects: &world.objects,
             report,
             changed: Objects::default(),
+            stopped: HashSet::new(),
             cluster: world.cluster.clone(),
             pod,
             volumes: 0,
@@ -52,11 +56,15 @@ impl<'w> Trial<'w> {
     }
 
     /// The nodes that accept the pod now.
-    pub(super) fn fitting(mut self, profile: &Profile) -> BTreeSet<String> {
-        let compiled = self.cluster.compile(&profile.adapt(&self.pod));
-        let examination = examine(&mut self.cluster, &compiled, profile);
-        let fitting = examination.nodes.into_iter().filter(|node| node.fits);
+    pub(super) fn fitting(self, profile: &Profile) -> BTreeSet<String> {
+        let fitting = self.examined(profile).nodes.into_iter().filter(|node| node.fits);
         fitting.map(|node| node.name).collect()
+    }
+
+    /// What every plugin says about every node now.
+    pub(super) fn examined(mut self, profile: &Profile) -> Examination {
+        let compiled = self.cluster.compile(&profile.adapt(&self.pod));
+        examine(&mut self.cluster, &compiled, profile)
     }
 
     /// Resolves a need on a node. Returns `false` if that is not possible here.
@@ -162,17 +170,8 @@ impl<'w> Trial<'w> {
                 affinity(&mut self.pod, |all| all.pod_anti_affinity = None);
                 self.relax_siblings();
             }
-            Reason::ExistingPodsAntiAffinity => {
-                let avoids = |pod: &api::Pod| {
-                    let affinity = pod.spec.affinity.as_ref();
-                    affinity.is_some_and(|all| {
-                        all.pod_anti_affinity
-                            .as_ref()
-                            .is_some_and(|anti| !anti.required.is_empty())
-                    })
-                };
-                return self.stop(avoids);
-            }
+            // Their other rules, and what they use, stay.
+            Reason::ExistingPodsAntiAffinity => self.relax(|pod| !pod.spec.node_name.is_empty()),
             Reason::ResourceClaims => self.pod.spec.resource_claims.clear(),
             Reason::Gang => {
                 self.pod.spec.workload_ref = None;
@@ -208,17 +207,21 @@ impl<'w> Trial<'w> {
             let owner = owners.find(|owner| owner.controller == Some(true))?;
             Some((pod.metadata.namespace.clone(), owner.kind.clone(), owner.name.clone()))
         };
-        let Some(own) = controller(&self.pod) else {
-            return;
+        if let Some(own) = controller(&self.pod) {
+            self.relax(|pod| controller(pod).as_ref() == Some(&own));
+        }
+    }
+
+    /// Removes the anti-affinity of other pods.
+    fn relax(&mut self, which: impl Fn(&api::Pod) -> bool) {
+        let avoids = |pod: &api::Pod| {
+            let affinity = pod.spec.affinity.as_ref();
+            affinity.is_some_and(|all| all.pod_anti_affinity.is_some())
         };
-        let siblings: Vec<api::Pod> = self
-            .objects
-            .pods
-            .values()
-            .filter(|pod| pod.spec.affinity.is_some() && controller(pod).as_ref() == Some(&own))
-            .cloned()
-            .collect();
-        for mut pod in siblings {
+        let pods = self.objects.pods.iter();
+        let avoiding = pods.filter(|(name, pod)| avoids(pod) && which(pod) && !self.stopped.contains(*name));
+        let avoiding: Vec<api::Pod> = avoiding.map(|(_, pod)| pod.clone()).collect();
+        for mut pod in avoiding {
             pod.spec
                 .affinity
                 .iter_mut()
@@ -243,17 +246,32 @@ impl<'w> Trial<'w> {
         }
     }
 
+    /// Stops the pods on a node that use host ports of the pod. Returns `false` if there are none.
+    pub(super) fn stop_users_of_ports(&mut self, node: &str) -> bool {
+        let own = self.pod.clone();
+        self.stop(|pod| pod.spec.node_name == node && share_a_port(&own, pod))
+    }
+
+    /// Stops some of the pods on a node: so many, by name, from a place in their list on. Returns `false` if there are fewer.
+    pub(super) fn stop_pods_on(&mut self, node: &str, from: usize, count: usize) -> bool {
+        let pods = self.objects.pods.iter();
+        let there = pods.filter(|(_, pod)| pod.spec.node_name == node && !pod.is_finished());
+        let chosen: BTreeSet<&String> = there.map(|(name, _)| name).skip(from).take(count).collect();
+        chosen.len() == count && self.stop(|pod| chosen.contains(&pod.metadata.full_name()))
+    }
+
     /// Stops running pods. Returns `false` if there are none.
     fn stop(&mut self, which: impl Fn(&api::Pod) -> bool) -> bool {
         let found = self
             .objects
             .pods
-            .values()
-            .filter(|pod| which(pod) && !pod.spec.node_name.is_empty());
+            .iter()
+            .filter(|(_, pod)| which(pod) && !pod.spec.node_name.is_empty());
         let mut stopped = false;
-        for pod in found {
+        for (name, pod) in found {
             self.cluster
                 .remove(Kind::Pod, &pod.metadata.namespace, &pod.metadata.name);
+            self.stopped.insert(name);
             stopped = true;
         }
         stopped
