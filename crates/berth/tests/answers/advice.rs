@@ -383,8 +383,8 @@ fn what_several_nodes_have_in_common_is_told() {
     assert_eq!(
         report.advice,
         [
-            "on one of n1, n2: remove topology.kubernetes.io/zone=c from the pod's nodeSelector or node affinity: no node has that value, \
-          there are a, b"
+            "on one of n1, n2: remove topology.kubernetes.io/zone=c from the pod's nodeSelector or node affinity: no node has that value \
+          (nodes have a, b)"
         ]
     );
 }

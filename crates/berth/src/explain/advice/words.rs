@@ -360,7 +360,7 @@ fn what_nodes_have(report: &Report, facts: &[&Demand]) -> String {
     let values: BTreeSet<&str> = values.map(|(_, value)| value).collect();
     match values.into_iter().collect::<Vec<_>>().as_slice() {
         [] => ": no node has that label".to_owned(),
-        values => format!(": no node has that value, there are {}", list(values, NAMES_SHOWN)),
+        values => format!(": no node has that value (nodes have {})", list(values, NAMES_SHOWN)),
     }
 }
 
