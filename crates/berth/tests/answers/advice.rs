@@ -284,7 +284,7 @@ fn stuck_with_its_claim(claim_created: &str, class_annotations: &str) -> String 
                selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: \
                x}]}}, volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: local, \
                resources: {requests: {storage: 5Gi}}}}]}}\n";
-    let owner = "  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: s1, controller: true}]";
+    let owner = "  labels: {app: db}\n  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: s1, controller: true}]";
     let pod = target(&["data-target"], owner, "", "");
     let by_controller = "pv.kubernetes.io/bound-by-controller: \"yes\"";
     let annotations = format!("pv.kubernetes.io/bind-completed: \"yes\", {by_controller}");
@@ -297,7 +297,7 @@ fn stuck_with_its_claim(claim_created: &str, class_annotations: &str) -> String 
     );
     let bound = bound.replace("2026-01-01T00:00:00Z", claim_created);
     let bound = bound.replace("name: data-target\n", "name: data-target\n  uid: c1\n");
-    let reference = "  claimRef: {namespace: default, name: data-target}";
+    let reference = "  claimRef: {namespace: default, name: data-target, uid: c1}";
     let taken = volume("v1", "n1", 5, "Bound", reference);
     let taken = taken.replace("{name: v1}", &format!("{{name: v1, annotations: {{{by_controller}}}}}"));
     let class = class("local", LOCAL).replace(
