@@ -270,7 +270,8 @@ async fn a_backend_that_wants_a_secret_is_shown_it() {
 #[tokio::test]
 async fn a_second_copy_takes_over_and_nothing_is_made_twice() {
     let cluster = Cluster::start(&[("n1", "100Gi"), ("n2", "100Gi")], &[], &[class(&json!({}))]).await;
-    let election = ["--leader-elect", "--leader-elect-lease-duration", "2s"];
+    // Long enough for a busy machine: a copy that cannot renew in time ends with an error.
+    let election = ["--leader-elect", "--leader-elect-lease-duration", "6s"];
     let mut first = cluster.provisioner("csi.sock", &election);
     first.logs("leading");
     let mut second = cluster.provisioner("csi.sock", &election);
