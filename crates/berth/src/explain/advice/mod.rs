@@ -319,11 +319,11 @@ impl<'a> Advisor<'a> {
     /// A way with those of its nodes that accept the pod after its steps; `None` if no node does. Only the nodes that will be
     /// named are tried.
     fn tried(&self, mut way: Way<'a>, everywhere: &[Need]) -> Option<Way<'a>> {
-        let named = way.nodes.len().min(NAMES_SHOWN + 1);
+        let named = |way: &Way<'_>| way.nodes.len().min(NAMES_SHOWN + 1);
         let follow = |way: &Way<'_>, extra: &dyn Fn(&mut Trial<'_>, &str)| {
             let mut trial = self.trial();
             let mut done = self.meet_everywhere(&mut trial, everywhere);
-            for node in way.nodes.iter().take(named) {
+            for node in way.nodes.iter().take(named(way)) {
                 done = done && way.needs.iter().all(|need| trial.meet(need, node));
                 extra(&mut trial, node);
             }
@@ -333,6 +333,14 @@ impl<'a> Advisor<'a> {
             }
         };
         let mut followed = follow(&way, &|_, _| {});
+        if followed.fitting.is_empty()
+            && way.nodes.len() > 1
+            && followed.hidden.iter().any(|need| !way.needs.contains(need))
+        {
+            // What is done on one node may be what is in the way on another: a label brings pods near both.
+            way.nodes.truncate(1);
+            followed = follow(&way, &|_, _| {});
+        }
         // A plugin names one reason. The one behind it shows once that is resolved.
         while followed.fitting.is_empty() {
             let mut hidden = followed.hidden;
@@ -352,9 +360,18 @@ impl<'a> Advisor<'a> {
             }
             let left_out = way.needs.remove(place);
             let without = follow(&way, &|_, _| {}).fitting;
-            let is_needed = |node: &&str| fitting.contains(*node) && !without.contains(*node);
-            if way.nodes.iter().take(named).any(is_needed) {
+            let tried = way.nodes.iter().take(named(&way)).copied();
+            let (eased, needing): (Vec<&str>, Vec<&str>) = tried
+                .filter(|node| fitting.contains(*node))
+                .partition(|node| without.contains(*node));
+            if eased.is_empty() {
                 way.needs.insert(place, left_out);
+                continue;
+            }
+            // The other nodes need more.
+            if !needing.is_empty() {
+                way.nodes = eased;
+                fitting = follow(&way, &|_, _| {}).fitting;
             }
         }
         let own = way.needs.iter().find_map(|need| match need {
@@ -382,6 +399,7 @@ impl<'a> Advisor<'a> {
             provided = recreated;
         }
         way.needs.extend(provided.map(Need::Storage));
+        let named = named(&way);
         let mut place = 0;
         way.nodes.retain(|node| {
             place += 1;
