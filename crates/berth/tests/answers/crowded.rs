@@ -4,6 +4,7 @@
 use super::obeyed::*;
 use super::*;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 /// What a pod asks for.
@@ -141,7 +142,8 @@ fn crowded(host: &str, crowd: &Crowd, claim: &Value) -> Vec<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(250))]
+    // The same cases each time: rules that entangle several nodes are too many to be explored in a test run.
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(250) })]
 
     #[test]
     fn crowded_nodes(wishes in wishes(), crowds in proptest::collection::vec(crowd(), 1..4)) {
