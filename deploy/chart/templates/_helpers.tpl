@@ -181,7 +181,7 @@ subjects:
 {{- define "berth.args" -}}
 - {{ .component }}
 {{- if include "berth.tls" .root }}
-- --bind-address={{ trimAll "[]" .root.Values.listenAddress }}
+- {{ printf "--bind-address=%s" (trimAll "[]" .root.Values.listenAddress) | quote }}
 - --secure-port={{ .root.Values.metricsPort }}
 {{- if include "berth.tlsSecret" .root }}
 - --tls-cert-file=/etc/berth-tls/tls.crt
